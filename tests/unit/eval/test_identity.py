@@ -314,6 +314,8 @@ def test_a_users_validator_counts_by_its_source_and_what_it_reaches(
 def test_a_users_task_counts_with_its_files_its_start_and_its_programs(edits: Edits, user: UserFiles) -> None:
     was = own()
     assert changed(was, own(files={"a.txt": "b"})) == changed(was, own(start=[["mousepad"]])) == {"whole"}
+    assert changed(was, own(changes=["a.txt"]), "start") == {"whole"}
+    assert changed(was, own(solved={"a.txt": "b"})) == set()
 
 
 def test_what_a_users_module_does_when_it_is_imported_counts(edits: Edits, user: UserFiles) -> None:
