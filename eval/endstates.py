@@ -175,6 +175,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
 
     def run() -> int:
+        if arguments.tasks < 1:
+            raise ConfigError(f"--tasks {arguments.tasks}; allowed: 1 or more")
         config = configuration.load(Path(arguments.config), RunConfig)
         try:
             found = asyncio.run(judged_states(config, arguments.tasks))

@@ -93,7 +93,7 @@ def of_text(path: str, text: str, before: str | None) -> Iterator[tuple[str, End
         if other not in same and other not in told:
             told.add(other)
             yield name, "wrong", saved(other)
-    yield "its name in capitals", "wrong", at(lambda file: file.rename(file.with_name(f"{file.name.upper()}-")))
+    yield "another name", "wrong", at(lambda file: file.rename(file.with_name(f"{file.name.upper()}-")))
     yield "a folder of its name, with it inside", "wrong", at(_below)
     yield "a link to it", "wrong", at(_linked)
     yield "gone", "wrong", at(Path.unlink)

@@ -312,6 +312,8 @@ def _customs(entries: Sequence[tuple[str, Any]], where: str) -> list[SourcedTask
         for only in ("changes", "solved"):
             if custom.judge and getattr(custom, only) is not None:
                 raise ConfigError(f"{place}.{only}: says nothing with `judge`, which sees the screen only")
+        if custom.solved is not None and all(custom.files.get(file) == text for file, text in custom.solved.items()):
+            raise ConfigError(f"{place}.solved: no file of it is other than at the start")
         name = custom.id or f"custom-{number}"
         tags = (custom.category,) if custom.category else ()
         task = Task(name, custom.instruction, 0, custom.max_steps, tags=tags, difficulty=custom.difficulty)

@@ -129,6 +129,17 @@ def test_what_a_judge_of_the_screen_cannot_use_is_refused(folder: Path, only: st
         )
 
 
+@pytest.mark.parametrize("solved", [{}, {"note.txt": "soap\n"}, {"other.txt": None}])
+def test_a_right_end_that_is_the_start_is_refused(folder: Path, solved: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"tasks\[0\]\.solved: no file of it is other than at the start"):
+        judged(folder, "return True", solved=solved)
+
+
+def test_no_task_at_all_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", "check.yaml", "--tasks", "0"]) == 78
+    assert "--tasks 0; allowed: 1 or more" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("example", "config", "many"),
     [("own-task", "check.yaml", 8), ("own", "evaluate.yaml", 3)],
