@@ -46,6 +46,7 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "eval.agentnetbench": (BenchConfig,),
     "eval.screenspot": (SpotConfig,),
     "eval.steps": (StepsConfig,),
+    "eval.endstates": (RunConfig,),
     "eval.tryout": (TryoutConfig,),
 }
 HEAD: Final = """\

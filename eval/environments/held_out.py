@@ -8,7 +8,7 @@ from PIL import Image
 
 from eval.actions import Action
 from eval.desktop import CheckerFailed, Desktop, InfraError, Observation, Score, Task, answer_of
-from eval.environments.sources import judged_by
+from eval.environments.custom import judged_by
 
 
 class TwiceJudged:

@@ -6,9 +6,7 @@ looks at the last screen. A task without one is an error before anything starts:
 
 from __future__ import annotations
 
-import inspect
 import json
-import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,23 +18,18 @@ import msgspec
 import yaml
 from PIL import Image
 
-from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.config import Config, ConfigError, convert
 from eval.config.importing import load_object
 from eval.desktop import (
-    BrokenByAgent,
-    CheckerFailed,
     Desktop,
-    Expected,
-    InfraError,
     Observation,
     Score,
     Task,
     answer_of,
 )
 from eval.desktops.hacked import HackedScene, guesses
-from eval.desktops.stage import DesktopStage
+from eval.environments.custom import CustomTask, Positive, ValidatedScene, judged_by
 from eval.environments.desktop import on_desktop
 from eval.environments.registry import environment, for_hacker, parts_of
 from eval.environments.splits import SPLIT_SEED
@@ -45,35 +38,10 @@ from eval.identity import TaskParts, digest_of
 if TYPE_CHECKING:
     from eval.desktops.live import TaskScene
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 HERE: Final = "eval.environments.sources"
+CUSTOM: Final = "eval.environments.custom"
 SPLITS: Final = {"demo_training": "train", "demo_eval": "test", "ids": "train"}
 JUDGED_BY: Final = "`validator` or `judge`, as package.module:name"
-
-
-class CustomTask(Config, frozen=True):
-    """A task of one's own, on a real desktop of this machine.
-
-    instruction  what is asked
-    id           its name in records; none: custom-N, its number in its source
-    validator    `package.module:name` of a function (stage, actions done) that reads the desktop's state
-                 (eval.desktops.stage.DesktopStage) and gives True, False, a number from 0 to 1 or a Score
-    judge        the same, of a function (task, last screenshot, actions done); give one of both. Either may be async
-    files        path in the desktop's home -> text, written before it begins
-    start        programs that are started, each a list of program and arguments; the task begins when all have a window
-    max_steps    of an episode
-    category, difficulty  what sources filter by
-    """
-
-    instruction: str
-    id: str | None = None
-    validator: str | None = None
-    judge: str | None = None
-    files: dict[str, str] = msgspec.field(default_factory=dict)
-    start: list[list[str]] = msgspec.field(default_factory=list)
-    max_steps: Positive | None = None
-    category: str = ""
-    difficulty: str = ""
 
 
 class TaskSourceConfig(Config, frozen=True):
@@ -145,27 +113,6 @@ class SourcedTask:
     environment: str = ""
     options: str = ""  # as JSON, to compare
     custom: CustomTask | None = None
-
-
-class ValidatedScene:
-    """The start state of a task of one's own, and its validator."""
-
-    def __init__(self, custom: CustomTask) -> None:
-        self.custom = custom
-
-    async def prepare(self, stage: DesktopStage) -> None:
-        for path, text in self.custom.files.items():
-            await stage.write_file(path, text.encode())
-        for argv in self.custom.start:
-            await stage.start(argv)
-        await stage.windows(len(self.custom.start))
-
-    def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
-        return None
-
-    async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
-        assert self.custom.validator is not None
-        return await judged_by(self.custom.validator, stage, done)
 
 
 class SourcedDesktop:
@@ -242,25 +189,6 @@ class SourcedDesktop:
             await inner.close()
 
 
-async def judged_by(path: str, *arguments: Any) -> Score:
-    """What a validator or judge says. Raises CheckerFailed where it fails, and InfraError where it says something else:
-    that is no score."""
-    where = f"validator {path}"
-    try:
-        given = load_object(path, where)(*arguments)
-        said = await given if inspect.isawaitable(given) else given
-    except (InfraError, BrokenByAgent):
-        raise
-    except Exception as error:
-        raise CheckerFailed(f"{where}: {type(error).__name__}: {error}") from error
-    score = said if isinstance(said, Score) else None
-    if isinstance(said, bool | int | float):
-        score = Score(float(said), float(said) >= 1)
-    if score is None or not (math.isfinite(score.value) and 0 <= score.value <= 1):
-        raise InfraError(f"{where}: gave {said!r}; allowed: True, False, a number from 0 to 1, or a Score")
-    return score
-
-
 def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     """The first `count` tasks of the sources, in their order. Each task has its own seed, so `seed` says nothing here.
     Raises ConfigError."""
@@ -308,10 +236,19 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
     judge = custom.validator or custom.judge
     assert judge is not None
     made = on_desktop(
-        HERE, (judge, "ValidatedScene", "judged_by"), (), None, ["eval.environments.registry:ENVIRONMENTS"]
+        HERE,
+        (judge, f"{CUSTOM}:ValidatedScene", f"{CUSTOM}:judged_by"),
+        (),
+        None,
+        ["eval.environments.registry:ENVIRONMENTS"],
     )
-    told = {"start": digest_of({"files": custom.files, "start": custom.start})}
+    told = {"start": digest_of({"files": custom.files, "start": custom.start, "changes": custom.changes})}
     return replace(made, started=tuple(argv[0] for argv in custom.start if argv), told=told)
+
+
+def customs(options: Mapping[str, Any]) -> dict[str, CustomTask]:
+    """The tasks of one's own, by their ids. Raises ConfigError."""
+    return {each.task.task_id: each.custom for each in _sourced(options) if each.custom is not None}
 
 
 def _sourced(options: Mapping[str, Any]) -> tuple[SourcedTask, ...]:
@@ -372,6 +309,11 @@ def _customs(entries: Sequence[tuple[str, Any]], where: str) -> list[SourcedTask
         path, field = (custom.validator, "validator") if custom.validator else (custom.judge, "judge")
         assert path is not None
         _callable(path, f"{place}.{field}: {path}")
+        for only in ("changes", "solved"):
+            if custom.judge and getattr(custom, only) is not None:
+                raise ConfigError(f"{place}.{only}: says nothing with `judge`, which sees the screen only")
+        if custom.solved is not None and all(custom.files.get(file) == text for file, text in custom.solved.items()):
+            raise ConfigError(f"{place}.solved: no file of it is other than at the start")
         name = custom.id or f"custom-{number}"
         tags = (custom.category,) if custom.category else ()
         task = Task(name, custom.instruction, 0, custom.max_steps, tags=tags, difficulty=custom.difficulty)

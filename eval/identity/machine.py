@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -31,6 +32,21 @@ def fonts() -> dict[str, str]:
 def package_of(program: str) -> str | None:
     """Debian's package that has a program, a command or a path; None where it is of none, or not here."""
     return _owner(shutil.which(program) or "")
+
+
+def file_digest(path: Path) -> str:
+    """The sha256 of a file; UNKNOWN where none can be read. One that did not change is read once."""
+    try:
+        told = path.stat()
+        return _file_digest(path, told.st_mtime_ns, told.st_size)
+    except OSError:
+        return UNKNOWN
+
+
+@cache
+def _file_digest(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache

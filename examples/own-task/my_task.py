@@ -17,24 +17,27 @@ class NameDesktop:
 
     def __init__(self, split: login.Split) -> None:
         self.inside = login.LoginDesktop(login.LoginOptions(split=split))
+        self.gave_up = False
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """Puts the empty form up."""
+        self.gave_up = False
         return self.observe(await self.inside.reset(task, seed))
 
     async def step(self, action: Action) -> Observation:
         """Clicks and types as in the login form."""
+        self.gave_up = action.type is ActionType.FAIL
         return self.observe(await self.inside.step(action))
 
     async def score(self) -> Score:
         """The checker. It looks at the state that is left, never at what was clicked or said.
 
         Half for a text in the right field, all for the right name. Nothing where the form was sent or left, or where
-        another field was filled: what must not happen is checked, too.
+        another field was filled: what must not happen is checked, too. Nothing for who says that it cannot be done.
         """
         form = self.inside.form
         others = [text for name, text in form.text.items() if name != "user" and text]
-        if form.screen != "form" or form.error or others or not form.text["user"]:
+        if self.gave_up or form.screen != "form" or form.error or others or not form.text["user"]:
             return Score(0.0, False)
         solved = form.text["user"] == form.user
         return Score(1.0 if solved else 0.5, solved, {"typed": form.text["user"]})

@@ -31,6 +31,8 @@ class PressDesktop:
         if action.type is ActionType.CLICK and action.x is not None and action.y is not None:
             inside = 0 <= action.x - self.left <= BUTTON[0] and 0 <= action.y - self.top <= BUTTON[1]
             self.pressed = self.pressed or inside
+        if action.type is ActionType.FAIL:
+            self.pressed = False  # who says that it cannot be done has not done it
         return self.observe()
 
     async def score(self) -> Score:

@@ -1,5 +1,5 @@
-"""A stage without a desktop: files in a folder, no programs, no windows, an empty accessibility tree. It shows what a
-judge says of files alone, for many instances in little time. A web application runs in this process, as `app`."""
+"""A folder as a stage for the tests of judges: a scene begins on it and is judged. A web application runs in this
+process, as `app`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from typing import Any
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
-from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
 from eval.desktop import Score
-from eval.desktops.reading import FileEntry, list_files, read_file
+from eval.desktops import folder
+from eval.desktops.live import TaskScene
 
 
-class FolderStage:
+class FolderStage(folder.FolderStage):
     def __init__(self, home: Path) -> None:
-        self.home = home
-        self.started: list[tuple[str, ...]] = []
+        super().__init__(home)
         self.app: WebApp | None = None
         self.screen = Tree(screen=(1280, 720))  # what its programs tell
-        self.scene: InstanceScene | None = None
+        self.scene: TaskScene | None = None
 
-    async def begin(self, scene: InstanceScene) -> None:
+    async def begin(self, scene: TaskScene) -> None:
         """The start state of a scene, on an empty home."""
         self.app, self.scene, self.screen = None, scene, Tree(screen=(1280, 720))
         for entry in self.home.iterdir():
@@ -39,20 +38,9 @@ class FolderStage:
         assert self.scene
         return await self.scene.judge(self, done)
 
-    async def write_file(self, path: str, data: bytes) -> None:
-        file = self.home / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-
-    async def read_file(self, path: str) -> bytes:
-        return read_file(self.home, path)
-
-    async def list_files(self, folder: str) -> dict[str, FileEntry]:
-        return list_files(self.home, folder)
-
     async def start(self, argv: Sequence[str]) -> None:
         assert not any(os.sep + part in argv[0] for part in ("tmp", "home")), "a program of the machine, by its name"
-        self.started.append(tuple(argv))
+        await super().start(argv)
 
     async def serve(self, module: str, order: Mapping[str, Any]) -> str:
         assert module == MODULE
@@ -64,12 +52,6 @@ class FolderStage:
         assert self.app
         state: dict[str, Any] = json.loads(json.dumps(self.app.state()))
         return state
-
-    async def windows(self, count: int) -> None:
-        pass
-
-    async def act(self, actions: Sequence[Action]) -> None:
-        pass
 
     async def tree(self) -> Tree:
         return self.screen

@@ -3,7 +3,7 @@
 Ten kinds of tasks (`forms`): buttons, boxes, radios, switches, fields to fill and to change, a list, menus, counters,
 pages. The screen is small so that a model of a million weights can learn to work on it, on a CPU. Everything else is
 as on a large one: an X server, a window manager, GTK, real clicks and keys. The program keeps its state in a file; the
-judge compares the whole of it with what was asked for.
+judge compares the whole of it with what was asked for, and the rest of the home with the start (eval.desktops.home).
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ from eval.benchmarks.gtk_forms.expert import next_action
 from eval.benchmarks.gtk_forms.forms import HEIGHT, KINDS, WIDTH, GtkForm, form, written
 from eval.config import Config, ConfigError, convert
 from eval.desktop import BrokenByAgent, Desktop, Expected, Score, SetupFailed, Task
+from eval.desktops import home
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments.desktop import check_here, on_desktop, servers_of
-from eval.environments.desktop import provenance as provenance
+from eval.environments.desktop import provenance as of_this_machine
 from eval.environments.splits import Split, seeds
 from eval.identity import TaskParts
 
 HERE: Final = "eval.benchmarks.gtk_forms.environment"
 GTK_PACKAGES: Final = ("libgtk-3-0", "gir1.2-gtk-3.0", "python3-gi")
+VERSION: Final = 2  # of the forms: a new one for each change of what is asked or how it is judged
 MAX_STEPS: Final = 8
 TREE_S: Final = 30.0  # seconds in which the tree must show the form; programs fill it after the picture is there
 PAUSE_S: Final = 0.05
 FOLDER: Final = ".form"
 PROGRAM, SHOWN, STATE = f"{FOLDER}/program.py", f"{FOLDER}/form.json", f"{FOLDER}/state.json"
+CHANGES: Final = home.Allowed({STATE, f"{FOLDER}/state.new"})  # the program writes the new one, and renames it
 
 
 class GtkFormsOptions(Config, frozen=True):
@@ -66,6 +69,7 @@ class FormScene:
 
     def __init__(self, form: GtkForm) -> None:
         self.form = form
+        self._start: home.Home | None = None
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(PROGRAM, _program())
@@ -77,20 +81,25 @@ class FormScene:
             if time.monotonic() > end:
                 raise SetupFailed(f"the form is not in the accessibility tree after {TREE_S:g} s")
             await asyncio.sleep(PAUSE_S)
+        self._start = await home.look(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         return None if tree is None else next_action(self.form, tree)
 
     async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
-        """Solved when the form is in the state that was asked for; who says FAIL has not solved it."""
+        """Solved when the form is in the state that was asked for, and the rest of the home as it was. Who says FAIL
+        has not solved it."""
         if done and done[-1].type is ActionType.FAIL:
             return Score(0.0, False, {"gave_up": done[-1].text or True})
         try:
             state = json.loads(await stage.read_file(STATE))
+            if odd := sorted(state.keys() ^ self.form.goal.keys()):
+                raise ValueError(f"it names {', '.join(odd)}, or does not")
             wrong = sorted(name for name, value in self.form.goal.items() if state[name] != value)
-        except (ValueError, TypeError, LookupError) as error:  # the program writes it whole, and the agent can too
+        except (ValueError, TypeError, AttributeError, FileNotFoundError) as error:  # the agent can write it, too
             raise BrokenByAgent(f"{STATE} is not what the form's program writes: {error}") from None
-        return Score(float(not wrong), not wrong, {"wrong": wrong})
+        assert self._start is not None, "prepared before it is judged"
+        return await home.judged(stage, self._start, CHANGES, Score(float(not wrong), not wrong, {"wrong": wrong}))
 
 
 @cache
@@ -123,6 +132,11 @@ def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:
 
 def _task(kind: str, split: Split, seed: int) -> Task:
     return Task(f"{kind}-{seed}", form(kind, split, seed).instruction, seed, MAX_STEPS, {"kind": kind}, (kind,))
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What defines the scores beside the options: the version of the forms, and what this machine cannot hide."""
+    return {"revision": f"forms {VERSION}", **of_this_machine(options)}
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:

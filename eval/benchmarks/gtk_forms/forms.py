@@ -23,6 +23,7 @@ WORDS: Final = (
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kate", "leo", "mona", "nina",
     "oscar", "peggy",
 )  # fmt: skip
+REST: Final = "Leave everything else as it is."  # the form's other elements, and all files
 MENUS: Final = ("File", "Edit", "View", "Help")
 
 Element = dict[str, Any]
@@ -186,7 +187,7 @@ def form(kind: str, split: Split, seed: int) -> GtkForm:
         "menus": drawn.menus,
         "pages": drawn.pages,
     }
-    return GtkForm(kind, drawn.instruction, shown, {**drawn.start, **drawn.change})
+    return GtkForm(kind, f"{drawn.instruction} {REST}", shown, {**drawn.start, **drawn.change})
 
 
 def written(form: GtkForm) -> bytes:

@@ -3,7 +3,8 @@
 It has the layouts, colours, names and passwords of the drawn environment `login`, and its splits: a pair of name and
 password and a layout belong to either `train` or `test`. Everything else is real: an X server, a window manager, GTK's
 own fields, letters, caret and selection, clicks and keys. The program keeps its state in a file. The judge asks it
-whether the right user is logged in, and the expert, which sees what a password field holds, goes on from it.
+whether the right user is logged in, and compares the rest of the home with the start (eval.desktops.home). The expert,
+which sees what a password field holds, goes on from the program's file.
 """
 
 from __future__ import annotations
@@ -23,20 +24,24 @@ from eval.actions import Action, ActionType
 from eval.benchmarks.gtk_forms.environment import GTK_PACKAGES, check_gtk
 from eval.config import Config, ConfigError, convert
 from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task, answer_of
+from eval.desktops import home
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments import login
 from eval.environments.desktop import check_here, on_desktop, servers_of
-from eval.environments.desktop import provenance as provenance
+from eval.environments.desktop import provenance as of_this_machine
 from eval.environments.login import LABEL, LOGOUT, LONGEST, MAX_STEPS, SIZE, LoginForm, Split
 from eval.environments.splits import seeds
 from eval.identity import TaskParts
 
 HERE: Final = "eval.benchmarks.gtk_login.environment"
+VERSION: Final = 2  # of the tasks: a new one for each change of what is asked or how it is judged
+REST: Final = "Leave all files as they are."
 SHOWN_S: Final = 60.0  # seconds in which the program must have drawn the form
 PAUSE_S: Final = 0.05
 FOLDER: Final = ".login"
 PROGRAM, SHOWN, STATE = f"{FOLDER}/program.py", f"{FOLDER}/form.json", f"{FOLDER}/state.json"
+CHANGES: Final = home.Allowed({STATE, f"{FOLDER}/state.new"})  # the program writes the new one, and renames it
 BESIDE: Final = Action(ActionType.CLICK, x=1.0, y=1.0)  # the last row has the error line alone
 
 
@@ -68,6 +73,7 @@ class LoginScene:
     def __init__(self, form: LoginForm) -> None:
         self.form = form
         self.stage: DesktopStage
+        self._start: home.Home | None = None
 
     async def prepare(self, stage: DesktopStage) -> None:
         self.stage = stage
@@ -84,17 +90,21 @@ class LoginScene:
                     raise SetupFailed(f"the form is not drawn after {SHOWN_S:g} s") from None
                 await asyncio.sleep(PAUSE_S)
             else:
-                return
+                break
+        self._start = await home.look(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         return None  # GtkLoginDesktop asks `form`, once it has read the program's file
 
     async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
-        """Solved when the right user is logged in; who says FAIL has not solved it."""
+        """Solved when the right user is logged in, and the rest of the home as it was. Who says FAIL has not solved
+        it."""
         await self.read()
         given_up = bool(done) and done[-1].type is ActionType.FAIL
         solved = self.form.screen == "welcome" and not given_up
-        return Score(float(solved), solved, {"screen": self.form.screen, "given_up": given_up})
+        assert self._start is not None, "prepared before it is judged"
+        score = Score(float(solved), solved, {"screen": self.form.screen, "given_up": given_up})
+        return await home.judged(stage, self._start, CHANGES, score)
 
     async def read(self) -> None:
         """Brings `form` to what the program's file says. Raises BrokenByAgent where that is not the program's."""
@@ -225,13 +235,18 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     return [
         Task(
             f"gtk-login-{number}",
-            login.instruction(*login.credentials(number, chosen.split)),
+            f"{login.instruction(*login.credentials(number, chosen.split))} {REST}",
             number,
             # a disturbed episode takes longer, and nobody is measured on it
             max_steps=MAX_STEPS if not chosen.disturb else 4 * MAX_STEPS,
         )
         for number in seeds(chosen.split, seed, count)
     ]
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What defines the scores beside the options: the version of the tasks, and what this machine cannot hide."""
+    return {"revision": f"tasks {VERSION}", **of_this_machine(options)}
 
 
 def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, get_args
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop import home
 from eval.benchmarks.linux_desktop.hand import Hand, OracleLost, Work
 from eval.benchmarks.linux_desktop.template import Instance
-from eval.desktop import BrokenByAgent, Expected, Score, SetupFailed
+from eval.desktop import Expected, Score
+from eval.desktops import home
 from eval.desktops.stage import DesktopStage
 
 Route = Literal["oracle", "second", "wrong"]
@@ -32,10 +32,7 @@ class InstanceScene:
 
     async def prepare(self, stage: DesktopStage) -> None:
         await self.instance.prepare(stage)
-        try:
-            self._start = await home.look(stage)
-        except BrokenByAgent as error:  # nobody has acted yet
-            raise SetupFailed(str(error)) from None
+        self._start = await home.look(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         """The solver's next action, as long as all before were followed; None after another action, and without a tree.

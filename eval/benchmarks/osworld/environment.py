@@ -23,7 +23,8 @@ from eval.desktops.machines import MachineDesktop, VirtualMachines
 from eval.desktops.session import DesktopOptions
 from eval.environments.desktop import check_here, check_screen, on_desktop, servers_of, video_folder
 from eval.environments.desktop import provenance as isolated
-from eval.identity import TaskParts
+from eval.identity import TaskParts, digest_of
+from eval.identity.machine import file_digest
 
 HERE: Final = "eval.benchmarks.osworld.environment"
 MEMORY: Final = 3 << 30  # bytes of a desktop: an office program
@@ -99,14 +100,18 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
 
 
 def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
-    """What a task is made of: its steps and the public evaluators, its programs, and all of the desktop. Its file is in
-    its options."""
+    """What a task is made of: its steps and the public evaluators, its programs, the files that it begins with and is
+    compared with, and all of the desktop. The task's own file is in its options."""
     chosen = _options(options)
     known = chosen.found().by_name.get(task.task_id)
     started = () if known is None else tuple(need.name for need in needs_of(known) if need.kind == "program")
     evaluators = PublicEvaluators.of_python(Path(chosen.judge))
     found = on_desktop(HERE, ("eval.benchmarks.osworld.scene:PublicScene",), (), chosen.role)
     told = {} if evaluators is None else {"evaluators": f"desktop-env {evaluators.version} {evaluators.digest}".strip()}
+    kept = None if chosen.cache is None else Path(chosen.cache)
+    files = {} if known is None else Machine(cache=kept).files(known, Path(chosen.folder))
+    if files:
+        told["files"] = digest_of({name: path and file_digest(path) for name, path in files.items()})
     return replace(found, started=started, elsewhere=bool(chosen.machines), told=told)
 
 

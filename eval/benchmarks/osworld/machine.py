@@ -106,9 +106,22 @@ class Machine:
         return False  # accounts, a proxy, root, a setup step that nobody knows
 
     def _cached(self, need: TaskNeed, task: PublicTask) -> bool:
-        if self.cache is None or not need.file:
-            return False
-        return Path(task.file_id).name == task.file_id and (self.cache / task.file_id / Path(need.file).name).is_file()
+        kept = self.kept(need, task)
+        return kept is not None and kept.is_file()
+
+    def kept(self, need: TaskNeed, task: PublicTask) -> Path | None:
+        """Where a download of the task is kept, or would be; None without a folder of downloads."""
+        if self.cache is None or not need.file or Path(task.file_id).name != task.file_id:
+            return None
+        return self.cache / task.file_id / Path(need.file).name
+
+    def files(self, task: PublicTask, folder: Path) -> dict[str, Path | None]:
+        """The files with which a task begins and those that its judge compares, by the name of a download or the path
+        below `folder`, that of the task files. None: it is downloaded anew each time."""
+        downloads = {need.file: self.kept(need, task) for need in needs_of(task) if need.kind == "download"}
+        steps = [step for step in (*task.setup, *task.before_judging) if step.kind == "upload_file"]
+        given = [str(file.get("local_path")) for step in steps for file in step.parameters.get("files") or []]
+        return downloads | {path: folder / path for path in given}
 
 
 def told(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: PublicEvaluators | None) -> str:

@@ -35,6 +35,7 @@ WORK = {
     "training.tiny": "--config tiny.yaml --out out",
     "eval.agentnetbench": "--config bench.yaml --out out",
     "eval.desktops.server": "--open-port 0",
+    "eval.endstates": "--config examples/own/evaluate.yaml",
     "eval.linux_desktop": "--out out",
     "eval.run": "--config examples/own/evaluate.yaml --out out",
     "eval.screenspot": "--config bench.yaml --out out",

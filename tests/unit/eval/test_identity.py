@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 import textwrap
+import uuid
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -313,6 +314,8 @@ def test_a_users_validator_counts_by_its_source_and_what_it_reaches(
 def test_a_users_task_counts_with_its_files_its_start_and_its_programs(edits: Edits, user: UserFiles) -> None:
     was = own()
     assert changed(was, own(files={"a.txt": "b"})) == changed(was, own(start=[["mousepad"]])) == {"whole"}
+    assert changed(was, own(changes=["a.txt"]), "start") == {"whole"}
+    assert changed(was, own(solved={"a.txt": "b"})) == set()
 
 
 def test_what_a_users_module_does_when_it_is_imported_counts(edits: Edits, user: UserFiles) -> None:
@@ -345,6 +348,48 @@ def test_a_task_through_sources_is_the_task_of_its_environment(edits: Edits) -> 
     options = {"sources": [{"source": "demo_eval", "environment": LINUX, "count": 3}]}
     through, direct = tasks_of("sources", 3, 0, options), tasks_of(LINUX, 3, SPLIT_SEED, {})
     assert [dict(each.identity) for each in through] == [dict(each.identity) for each in direct]
+
+
+def public(folder: Path) -> dict[str, dict[str, str]]:
+    """The identities of the tasks of OSWorld's format in a folder, with its downloads."""
+    return identities("osworld", 2, folder=str(folder / "tasks"), cache=str(folder / "cache"))
+
+
+@every_case(
+    ("what", "touched"),
+    [
+        ("cache/one/the start", {"os/one"}),
+        ("cache/one/gold.txt", {"os/one"}),
+        ("tasks/files/b.txt", {"os/two"}),
+        ("cache/one/another", set()),
+        ("cache/two/gold.txt", set()),
+    ],
+)
+def test_a_file_of_an_osworld_task_touches_the_tasks_that_name_it(
+    edits: Edits, tmp_path: Path, what: str, touched: set[str]
+) -> None:
+    """Also one that was not kept before; what no task names counts for nothing."""
+    url = "https://files.example.com/a.txt"
+    start = {"type": "download", "parameters": {"files": [{"url": url, "path": "/home/user/a.txt"}]}}
+    given = {
+        "type": "upload_file",
+        "parameters": {"files": [{"local_path": "files/b.txt", "path": "/home/user/b.txt"}]},
+    }
+    result = {"type": "vm_file", "path": "/home/user/a.txt", "dest": "a.txt"}
+    right = {"type": "cloud_file", "path": f"{url}_gold", "dest": "gold.txt"}
+    for name, step, expected in (("one", start, right), ("two", given, {"type": "rule", "rules": {}})):
+        evaluator = {"func": "compare_text_file", "result": result, "expected": expected}
+        task = {"id": name, "snapshot": "os", "instruction": "x", "config": [step], "evaluator": evaluator}
+        (tmp_path / "tasks/os").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"tasks/os/{name}.json").write_text(json.dumps(task))
+    path = tmp_path / what.replace("the start", f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_a.txt")
+    unkept = public(tmp_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("was")
+    before = public(tmp_path)
+    path.write_text("now it is longer")
+    after = public(tmp_path)
+    assert changed(unkept, before) == changed(before, after) == changed(before, after, "files") == touched
 
 
 def test_each_module_is_parsed_once(edits: Edits, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import yaml
 from eval.actions import Action, ActionType
 from eval.config import ConfigError
 from eval.desktop import InfraError, Score, Task
-from eval.environments import sources
+from eval.environments import custom, sources
 from eval.environments.login import tasks as login_tasks
 from eval.environments.registry import environment
 from tests.support.documented import ROOT
@@ -181,7 +181,7 @@ def test_what_a_validator_gives_is_a_score_or_an_infrastructure_failure() -> Non
     """A checker that fails is never a score of 0."""
 
     async def judged(path: str, *arguments: Any) -> Score:
-        return await sources.judged_by(path, *arguments)
+        return await custom.judged_by(path, *arguments)
 
     class Stage:
         async def list_files(self, folder: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def test_a_judge_looks_at_the_last_screen(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_page_s_configuration_gives_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/howto/task-sources.md, with the function that it shows."""
     page = (ROOT / "docs/howto/task-sources.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (text,) = re.findall(r"```yaml\n(# evaluate.yaml\n.*?)```", page, re.DOTALL)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     shown = yaml.safe_load(text)
     module = ModuleType("my_checks")
@@ -236,4 +236,4 @@ def test_the_page_s_configuration_gives_its_tasks(monkeypatch: pytest.MonkeyPatc
         async def read_file(self, path: str) -> bytes:
             return b"soap\nbread\n"
 
-    assert asyncio.run(sources.judged_by("my_checks:note_has_bread", Stage(), [])).success
+    assert asyncio.run(custom.judged_by("my_checks:note_has_bread", Stage(), [])).success

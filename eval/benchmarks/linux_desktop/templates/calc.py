@@ -17,10 +17,10 @@ from eval.benchmarks.linux_desktop.documents import (
 )
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.home import Allowed
 from eval.benchmarks.linux_desktop.spreadsheets import Workbook, read_workbook
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
+from eval.desktops.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 CALC: Final = "localc"

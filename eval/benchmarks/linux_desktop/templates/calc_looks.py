@@ -16,7 +16,6 @@ from eval.benchmarks.linux_desktop.documents import (
 )
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.home import Allowed
 from eval.benchmarks.linux_desktop.spreadsheets import Workbook, read_workbook
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
@@ -27,6 +26,7 @@ from eval.benchmarks.linux_desktop.templates.calc import (
     open_sheet,
     save,
 )
+from eval.desktops.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 

@@ -10,11 +10,11 @@ from eval.benchmarks.linux_desktop.document_styles import PLAIN
 from eval.benchmarks.linux_desktop.documents import PROFILE, profile, saved_parts
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.home import Allowed
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import OPTIONS, save
 from eval.benchmarks.linux_desktop.writing import Written, text_file, written
+from eval.desktops.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 WRITER: Final = "lowriter"

@@ -7,10 +7,10 @@ from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.home import Allowed
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import same_text, text_of
+from eval.desktops.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 TERMINAL: Final = "xterm"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from eval.desktop import BrokenByAgent
+from eval.desktop import BrokenByAgent, Score, SetupFailed
 from eval.desktops.reading import FileEntry
 from eval.desktops.stage import DesktopStage
 
@@ -67,10 +67,18 @@ class Allowed:
 
 
 async def look(stage: DesktopStage) -> Home:
-    """The home as it is now. Raises BrokenByAgent."""
-    entries = await stage.list_files("")
-    plain = [path for path, entry in entries.items() if entry.kind == "file" and not is_own(path)]
-    return Home(entries, {path: await stage.read_file(path) for path in plain})
+    """The home as it is now, before anybody has acted. Raises SetupFailed."""
+    try:
+        entries = await stage.list_files("")
+        contents = {}
+        for path in [path for path, entry in entries.items() if entry.kind == "file" and not is_own(path)]:
+            try:
+                contents[path] = await stage.read_file(path)
+            except FileNotFoundError:  # a program took it away meanwhile
+                del entries[path]
+    except BrokenByAgent as error:
+        raise SetupFailed(str(error)) from None
+    return Home(entries, contents)
 
 
 def is_own(path: str) -> bool:
@@ -81,6 +89,12 @@ def is_own(path: str) -> bool:
     above = any(pattern.startswith(f"{path}/") for pattern in OWN)
     lock = fnmatch.fnmatchcase(parts[-1], ".~lock.*#")
     return above or lock or any(fnmatch.fnmatchcase(start, pattern) for start in starts for pattern in OWN)
+
+
+async def judged(stage: DesktopStage, start: Home, allowed: Allowed, score: Score) -> Score:
+    """The score, or 0 where something else was changed, with the detail `spoiled`. Raises BrokenByAgent."""
+    lines = await spoiled(stage, start, allowed)
+    return Score(0.0, False, {**score.detail, "spoiled": lines}) if lines else score
 
 
 async def spoiled(stage: DesktopStage, start: Home, allowed: Allowed) -> list[str]:

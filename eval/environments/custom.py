@@ -1,0 +1,97 @@
+"""A task of one's own on a real desktop: what it begins with, and who judges it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from eval.accessibility.tree import Tree
+from eval.actions import Action
+from eval.config import Config
+from eval.config.importing import load_object
+from eval.desktop import BrokenByAgent, CheckerFailed, Expected, InfraError, Score
+from eval.desktops import home
+from eval.desktops.stage import DesktopStage
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class CustomTask(Config, frozen=True):
+    """A task of one's own, on a real desktop of this machine.
+
+    instruction  what is asked
+    id           its name in records; none: custom-N, its number in its source
+    validator    `package.module:name` of a function (stage, actions done) that reads the desktop's state
+                 (eval.desktops.stage.DesktopStage) and gives True, False, a number from 0 to 1 or a Score
+    judge        the same, of a function (task, last screenshot, actions done); give one of both. Either may be async
+    files        path in the desktop's home -> text, written before it begins
+    start        programs that are started, each a list of program and arguments; the task begins when all have a window
+    changes      with a validator: paths that may be new, changed or gone in the end. All else in the home must be as it
+                 was (eval.desktops.home), or the score is 0. none: the validator alone decides
+    solved       with a validator: one right end, path -> text of files that are other in the end; null: it is gone.
+                 `python -m eval.endstates` makes other ends of it, and shows what the validator says of each
+    max_steps    of an episode
+    category, difficulty  what sources filter by
+    """
+
+    instruction: str
+    id: str | None = None
+    validator: str | None = None
+    judge: str | None = None
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+    start: list[list[str]] = msgspec.field(default_factory=list)
+    changes: list[str] | None = None
+    solved: dict[str, str | None] | None = None
+    max_steps: Positive | None = None
+    category: str = ""
+    difficulty: str = ""
+
+
+class ValidatedScene:
+    """The start state of a task of one's own, and its validator."""
+
+    def __init__(self, custom: CustomTask) -> None:
+        self.custom = custom
+        self._start: home.Home | None = None
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        for path, text in self.custom.files.items():
+            await stage.write_file(path, text.encode())
+        for argv in self.custom.start:
+            await stage.start(argv)
+        await stage.windows(len(self.custom.start))
+        if self.custom.changes is not None:
+            self._start = await home.look(stage)
+
+    def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
+        return None
+
+    async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
+        assert self.custom.validator is not None
+        score = await judged_by(self.custom.validator, stage, done)
+        if self._start is None or self.custom.changes is None:
+            return score
+        return await home.judged(stage, self._start, home.Allowed(self.custom.changes), score)
+
+
+async def judged_by(path: str, *arguments: Any) -> Score:
+    """What a validator or judge says. Raises CheckerFailed where it fails, and InfraError where it says something else:
+    that is no score."""
+    where = f"validator {path}"
+    try:
+        given = load_object(path, where)(*arguments)
+        said = await given if inspect.isawaitable(given) else given
+    except (InfraError, BrokenByAgent):
+        raise
+    except Exception as error:
+        raise CheckerFailed(f"{where}: {type(error).__name__}: {error}") from error
+    score = said if isinstance(said, Score) else None
+    if isinstance(said, bool | int | float):
+        score = Score(float(said), float(said) >= 1)
+    if score is None or not (math.isfinite(score.value) and 0 <= score.value <= 1):
+        raise InfraError(f"{where}: gave {said!r}; allowed: True, False, a number from 0 to 1, or a Score")
+    return score
