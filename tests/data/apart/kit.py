@@ -131,7 +131,7 @@ class Home:
 
     def editor_traces(self, *names: str) -> "Home":
         """What Mousepad writes on its own: its window's size, its keys, the files of last time."""
-        window = "[org/xfce/mousepad/state/window]\nheight=uint32 480\nwidth=uint32 640\n"
+        window = "[org/xfce/mousepad/state/window]\nheight=480\nwidth=640\n"
         self.put(".config/glib-2.0/settings/keyfile", window)
         return self.put(".config/Mousepad/accels.scm", "; mousepad GtkAccelMap rc-file\n").recent(*names)
 
