@@ -208,8 +208,9 @@ def change_documents(changes: list[tuple[Path, str]]) -> None:
         subs, calls = [], []
         for number, (path, program) in enumerate(changes):
             subs.append(
-                f'Sub S{number}\nOn Error Goto Failed\nDim doc, c, s, t, i\nDim none()\n'
-                f'doc = StarDesktop.loadComponentFromURL("{path.as_uri()}", "_blank", 0, none())\n{program}\n'
+                f'Sub S{number}\nOn Error Goto Failed\nDim doc, c, s, t, i\nDim unseen(0) As New com.sun.star.beans.PropertyValue\n'
+                f'unseen(0).Name = "Hidden"\nunseen(0).Value = {"CurrentController" not in program}\n'
+                f'doc = StarDesktop.loadComponentFromURL("{path.as_uri()}", "_blank", 0, unseen())\n{program}\n'
                 f'doc.store()\ndoc.close(True)\nLine_("done {number}")\nExit Sub\nFailed:\n'
                 f'Line_("failed {number} " & Err & " " & Error & " line " & Erl)\nEnd Sub\n'
             )
