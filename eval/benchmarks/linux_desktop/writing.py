@@ -25,8 +25,8 @@ def text_file(lines: Sequence[str]) -> bytes:
 @dataclass(frozen=True)
 class Paragraph:
     """A paragraph that was saved. `level`: of a heading, from 1; 0 for others; `runs`: its text in parts, each with how
-    it looks; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table; `styles`: the
-    names of its style and of those that this builds on."""
+    it looks; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table;
+    `styles`: the names of its style and of those that this builds on."""
 
     text: str
     level: int = 0

@@ -17,14 +17,18 @@ states(
     right_with_what_thunar_writes=lambda home: renamed(home).viewer_traces(),
     wrong_one_left=lambda home: renamed(home, NUMBERS[:3]),
     wrong_survey_too=lambda home: renamed(home).move("Utrecht/survey schedule.txt", "Utrecht/survey meeting.txt"),
-    wrong_numbered=lambda home: [home.move(f"Utrecht/schedule {n}.txt", f"Utrecht/meeting {i}.txt") for i, n in enumerate(NUMBERS)],
+    wrong_numbered=lambda home: [
+        home.move(f"Utrecht/schedule {n}.txt", f"Utrecht/meeting {i}.txt") for i, n in enumerate(NUMBERS)
+    ],
     wrong_capital=lambda home: renamed(home, name="Utrecht/Meeting {}.txt"),
     wrong_no_space=lambda home: renamed(home, name="Utrecht/meeting{}.txt"),
     wrong_moved_up=lambda home: renamed(home, name="meeting {}.txt"),
     wrong_contents_too=lambda home: renamed(home).sh("sed -i s/schedule/meeting/ Utrecht/meeting*"),
     wrong_copies=lambda home: home.sh('cd Utrecht; for f in schedule*; do cp "$f" "meeting${f#schedule}"; done'),
     spoiled_survey=lambda home: renamed(home).mode("Utrecht/survey schedule.txt", 0o400),
-    spoiled_exchanged=lambda home: renamed(home).sh("cd Utrecht; mv 'meeting 11.txt' t; mv 'meeting 74.txt' 'meeting 11.txt'; mv t 'meeting 74.txt'"),
+    spoiled_exchanged=lambda home: renamed(home).sh(
+        "cd Utrecht; mv 'meeting 11.txt' t; mv 'meeting 74.txt' 'meeting 11.txt'; mv t 'meeting 74.txt'"
+    ),
     spoiled_new_folder=lambda home: renamed(home).folder("Utrecht/old"),
 )
 
@@ -36,7 +40,9 @@ def copied(home: Home) -> Home:
 states(
     "thunar-copy-several",
     right_by_cp=copied,
-    right_keeping_times=lambda home: home.sh("cd Florence; cp -p 'parking 173.txt' 'parking 167.txt' 'parking 164.txt' ../Riga").viewer_traces(),
+    right_keeping_times=lambda home: home.sh(
+        "cd Florence; cp -p 'parking 173.txt' 'parking 167.txt' 'parking 164.txt' ../Riga"
+    ).viewer_traces(),
     right_by_tar=lambda home: home.sh("cd Florence; tar c parking\\ 1{73,67,64}.txt | tar x -C ../Riga"),
     wrong_one_missing=lambda home: copied(home).remove("Riga/parking 164.txt"),
     wrong_neighbour=lambda home: copied(home).move("Riga/parking 164.txt", "Riga/parking 155.txt"),
@@ -48,7 +54,9 @@ states(
     wrong_empty=lambda home: home.sh("cd Riga; touch parking\\ 1{73,67,64}.txt"),
     spoiled_florence=lambda home: copied(home).remove("Florence/parking 185.txt"),
     spoiled_old=lambda home: copied(home).put("Riga/old.txt", "OLD\n"),
-    spoiled_copy_in_florence=lambda home: copied(home).copy("Florence/parking 173.txt", "Florence/parking 173 (copy 1).txt"),
+    spoiled_copy_in_florence=lambda home: copied(home).copy(
+        "Florence/parking 173.txt", "Florence/parking 173 (copy 1).txt"
+    ),
 )
 LOGS = tuple(f"Cadiz-47/{name}.log" for name in ("delivery", "garden", "schedule"))
 states(
@@ -94,7 +102,9 @@ def signed(home: Home, numbers: tuple[str, ...] = ("59", "83"), name: str = "Ver
 
 states(
     "thunar-editor-rename",
-    right_by_grep=lambda home: home.sh('cd Verona; grep -lx "written by Irwin" * | while read -r f; do mv "$f" "Irwin $f"; done'),
+    right_by_grep=lambda home: home.sh(
+        'cd Verona; grep -lx "written by Irwin" * | while read -r f; do mv "$f" "Irwin $f"; done'
+    ),
     right_with_traces=lambda home: signed(home).viewer_traces().recent("Verona/delivery 20.txt"),
     wrong_irwinson_too=lambda home: signed(home, ("59", "83", "20")),
     wrong_irwinson_for_one=lambda home: signed(home, ("59", "20")),
@@ -165,13 +175,18 @@ states(
     wrong_one_replaced=lambda home: merged(home, *LONE, "journey"),
     wrong_one_left=lambda home: merged(home, "delivery", "payroll"),
     wrong_copied=lambda home: home.sh("cp -n Izmir/* Zagreb || true"),
-    wrong_both_kept=lambda home: merged(home).move("Izmir/journey.txt", "Zagreb/journey (copy 1).txt").move(
-        "Izmir/visitors.txt", "Zagreb/visitors (copy 1).txt"
+    wrong_both_kept=lambda home: (
+        merged(home)
+        .move("Izmir/journey.txt", "Zagreb/journey (copy 1).txt")
+        .move("Izmir/visitors.txt", "Zagreb/visitors (copy 1).txt")
     ),
     wrong_doubles_deleted=lambda home: merged(home).remove("Izmir/journey.txt", "Izmir/visitors.txt"),
     wrong_other_direction=lambda home: home.move("Zagreb/journal.txt", "Izmir/journal.txt"),
-    spoiled_exchanged=lambda home: merged(home).move("Izmir/journey.txt", "t").move("Zagreb/journey.txt", "Izmir/journey.txt").move(
-        "t", "Zagreb/journey.txt"
+    spoiled_exchanged=lambda home: (
+        merged(home)
+        .move("Izmir/journey.txt", "t")
+        .move("Zagreb/journey.txt", "Izmir/journey.txt")
+        .move("t", "Zagreb/journey.txt")
     ),
     spoiled_zagreb=lambda home: merged(home).move("Zagreb/journal.txt", "Zagreb/Journal.txt"),
     spoiled_list=lambda home: merged(home).put("Izmir/moved.txt", "delivery\n"),
@@ -258,13 +273,19 @@ states(
     "thunar-swap-names",
     right_by_mv=lambda home: home.sh(SWAP),
     right_with_what_thunar_writes=lambda home: home.sh(SWAP).viewer_traces(),
-    right_by_contents=lambda home: home.sh("cp journey-50.txt t; cat parking-44.txt > journey-50.txt; cat t > parking-44.txt; rm t"),
+    right_by_contents=lambda home: home.sh(
+        "cp journey-50.txt t; cat parking-44.txt > journey-50.txt; cat t > parking-44.txt; rm t"
+    ),
     wrong_nothing=lambda home: home,
     wrong_both_the_same=lambda home: home.sh("cp parking-44.txt journey-50.txt"),
     wrong_one_name=lambda home: home.sh("mv journey-50.txt parking-44b.txt; mv parking-44.txt journey-50.txt"),
-    wrong_links=lambda home: home.sh("mv journey-50.txt a; mv parking-44.txt b; ln -s b journey-50.txt; ln -s a parking-44.txt"),
+    wrong_links=lambda home: home.sh(
+        "mv journey-50.txt a; mv parking-44.txt b; ln -s b journey-50.txt; ln -s a parking-44.txt"
+    ),
     wrong_other_pair=lambda home: home.sh("mv journey-50.txt t; mv guests-65.txt journey-50.txt; mv t guests-65.txt"),
-    spoiled_file_behind=lambda home: home.sh("cp journey-50.txt t; mv parking-44.txt journey-50.txt; cp t parking-44.txt"),
+    spoiled_file_behind=lambda home: home.sh(
+        "cp journey-50.txt t; mv parking-44.txt journey-50.txt; cp t parking-44.txt"
+    ),
     spoiled_hidden_file_behind=lambda home: home.sh(SWAP + "; cp parking-44.txt .t"),
     spoiled_a_third=lambda home: home.sh(SWAP + "; mv payroll-20.txt payroll-02.txt"),
 )

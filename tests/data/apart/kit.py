@@ -1,14 +1,16 @@
 """The end states of linux-desktop's tasks that a second author wrote, and how they are made from the start states.
 
-The author saw each template's instruction and start home (seed 1000007), the pages of the web applications and what the programs
-are started with; no judge, no solver, no test of a judge. A state is a function that changes a copy of the start home:
+The author saw each template's instruction and start home (seed 1000007), the pages of the web applications and what
+the programs are started with; no judge, no solver, no test of a judge. A state is a function that changes a copy of
+the start home, registered under the template and its own name, which begins with its label:
 
-    @state("mousepad-append", "right-by-echo")
-    def _(home): ...
+right      the work is done, in whatever legitimate way
+wrong      the work itself is not done, or done otherwise
+spoiled    the work is done, and something else was changed against the instruction
+ambiguous  the instruction's words leave both readings: judged and not counted
 
-Its name begins with its label: `right-` (the work done, in whatever legitimate way), `wrong-` (the work itself not done or done
-otherwise), `spoiled-` (the work done, and something else changed against the instruction), `ambiguous-` (the words leave both readings; judged and not counted). Documents of LibreOffice are changed by a
-Basic program of the state in a real LibreOffice without a window (`home.office`), all in one process by `make`.
+Documents of LibreOffice are changed by a Basic program of the state in a real LibreOffice without a window
+(`Home.office`), all in one process by `make`.
 """
 
 import json
@@ -16,7 +18,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -28,7 +30,12 @@ TRASH = ".local/share/Trash"
 
 @dataclass
 class Home:
-    """A copy of a start home at `path`; `requests` are posted to the web application, `documents` are changed by LibreOffice."""
+    """A copy of a start home.
+
+    requests   what is posted to the web application
+    documents  those that LibreOffice changes: the file's name, and the Basic program
+    after      what is done when it has
+    """
 
     path: Path
     requests: list[list[object]] = field(default_factory=list)
@@ -127,7 +134,9 @@ class Home:
         entries = "".join(
             f'<bookmark href="file://{escape(str(self / name))}" visited="2027-01-02T03:04:05Z"/>' for name in names
         )
-        return self.put(".local/share/recently-used.xbel", f'<?xml version="1.0"?>\n<xbel version="1.0">{entries}</xbel>\n')
+        return self.put(
+            ".local/share/recently-used.xbel", f'<?xml version="1.0"?>\n<xbel version="1.0">{entries}</xbel>\n'
+        )
 
     def editor_traces(self, *names: str) -> "Home":
         """What Mousepad writes on its own: its window's size, its keys, the files of last time."""
@@ -170,10 +179,13 @@ def states(template: str, **makes: State) -> None:
         state(template, name.replace("_", "-"))(make)
 
 
-def make(starts: Path, out: Path) -> None:
-    """Writes OUT/TEMPLATE/STATE, a home, for every state from STARTS/TEMPLATE/start; requests.json in it are a web state's."""
+def make(states: Mapping[str, Mapping[str, State]], starts: Path, out: Path) -> None:
+    """Writes OUT/TEMPLATE/STATE, a home, for every state, from STARTS/TEMPLATE/start.
+
+    What is posted to the web application is in its requests.json.
+    """
     homes = []
-    for template, of_template in STATES.items():
+    for template, of_template in states.items():
         for name, change in of_template.items():
             home = Home(out / template / name)
             shutil.copytree(starts / template / "start", home.path, symlinks=True)
@@ -190,17 +202,17 @@ def make(starts: Path, out: Path) -> None:
 LIBRARY = (
     '<?xml version="1.0" encoding="UTF-8"?>\n'
     '<!DOCTYPE library:library PUBLIC "-//OpenOffice.org//DTD OfficeDocument 1.0//EN" "library.dtd">\n'
-    '<library:library xmlns:library="http://openoffice.org/2000/library" library:name="Standard" library:readonly="false"'
+    '<library:library xmlns:library="http://openoffice.org/2000/library" library:name="Standard" library:readonly="false"'  # noqa: E501
     ' library:passwordprotected="false"><library:element library:name="Module1"/></library:library>\n'
 )
 MODULE = (
-    '<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE script:module PUBLIC "-//OpenOffice.org//DTD OfficeDocument 1.0//EN" "module.dtd">'
-    '<script:module xmlns:script="http://openoffice.org/2000/script" script:name="Module1" script:language="StarBasic">{}</script:module>'
+    '<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE script:module PUBLIC "-//OpenOffice.org//DTD OfficeDocument 1.0//EN" "module.dtd">'  # noqa: E501
+    '<script:module xmlns:script="http://openoffice.org/2000/script" script:name="Module1" script:language="StarBasic">{}</script:module>'  # noqa: E501
 )
 
 
 def change_documents(changes: list[tuple[Path, str]]) -> None:
-    """Opens each document in one LibreOffice, runs its program and saves it; RuntimeError names those whose program failed."""
+    """Opens each document in one LibreOffice, runs its program and saves it. Raises RuntimeError with those that failed."""
     if not changes:
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +220,7 @@ def change_documents(changes: list[tuple[Path, str]]) -> None:
         subs, calls = [], []
         for number, (path, program) in enumerate(changes):
             subs.append(
-                f'Sub S{number}\nOn Error Goto Failed\nDim doc, c, s, t, i\nDim unseen(0) As New com.sun.star.beans.PropertyValue\n'
+                f"Sub S{number}\nOn Error Goto Failed\nDim doc, c, s, t, i\nDim unseen(0) As New com.sun.star.beans.PropertyValue\n"  # noqa: E501
                 f'unseen(0).Name = "Hidden"\nunseen(0).Value = {"CurrentController" not in program}\n'
                 f'doc = StarDesktop.loadComponentFromURL("{path.as_uri()}", "_blank", 0, unseen())\n{program}\n'
                 f'doc.store()\ndoc.close(True)\nLine_("done {number}")\nExit Sub\nFailed:\n'
@@ -216,13 +228,18 @@ def change_documents(changes: list[tuple[Path, str]]) -> None:
             )
             calls.append(f"S{number}\n")
         basic = (
-            f'Sub Line_(words)\nDim f\nf = FreeFile\nOpen "{log}" For Append As #f\nPrint #f, words\nClose #f\nEnd Sub\n'
+            f'Sub Line_(words)\nDim f\nf = FreeFile\nOpen "{log}" For Append As #f\nPrint #f, words\nClose #f\nEnd Sub\n'  # noqa: E501
             + "".join(subs)
-            + "Sub Main\n" + "".join(calls) + "StarDesktop.terminate()\nEnd Sub\n"
+            + "Sub Main\n"
+            + "".join(calls)
+            + "StarDesktop.terminate()\nEnd Sub\n"
         )
         profile = f"-env:UserInstallation={(Path(folder) / 'profile').as_uri()}"
         environment = {**os.environ, "HOME": folder}
-        for arguments in (["--terminate_after_init"], ["macro:///Standard.Module1.Main"]):  # the first makes the profile
+        for arguments in (
+            ["--terminate_after_init"],
+            ["macro:///Standard.Module1.Main"],
+        ):  # the first makes the profile
             command = ["soffice", profile, "--headless", "--norestore", *arguments]
             quiet = subprocess.DEVNULL
             subprocess.run(command, env=environment, check=True, stdout=quiet, stderr=quiet, timeout=600)
@@ -231,6 +248,8 @@ def change_documents(changes: list[tuple[Path, str]]) -> None:
             (standard / "script.xlb").write_text(LIBRARY)
         said = log.read_text().splitlines() if log.exists() else []
     ended = {line.split()[1] for line in said if line.startswith("done ")}
-    bad = [f"{path.parent.parent.name}/{path.parent.name}" for n, (path, _) in enumerate(changes) if str(n) not in ended]
+    bad = [
+        f"{path.parent.parent.name}/{path.parent.name}" for n, (path, _) in enumerate(changes) if str(n) not in ended
+    ]
     if bad:
         raise RuntimeError(f"LibreOffice did not change {bad}: {[line for line in said if line.startswith('failed')]}")

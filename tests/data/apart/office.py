@@ -41,8 +41,12 @@ def written(home: Home) -> Home:
     path = document(home)
     entry = '<item oor:path="/org.openoffice.Office.Views/Windows"/></oor:items>'
     home.swap(f"{user}/registrymodifications.xcu", "</oor:items>", entry)
-    home.put(f"{user}/basic/script.xlc", "<x/>").put(f"{user}/database/biblio.odb", b"PK").put(f"{user}/config/javasettings_Linux_X86_64.xml", "<x/>")
-    return home.put(f".~lock.{path.name}#", ",root,desk,02.01.2027 03:04,file:///root/.config/libreoffice/4;").recent(path.name)
+    home.put(f"{user}/basic/script.xlc", "<x/>").put(f"{user}/database/biblio.odb", b"PK").put(
+        f"{user}/config/javasettings_Linux_X86_64.xml", "<x/>"
+    )
+    return home.put(f".~lock.{path.name}#", ",root,desk,02.01.2027 03:04,file:///root/.config/libreoffice/4;").recent(
+        path.name
+    )
 
 
 def elsewhere(name: str, *programs: str) -> State:
@@ -57,7 +61,7 @@ def elsewhere(name: str, *programs: str) -> State:
 
 
 def style(range_: str, *settings: str) -> str:
-    made = 's = doc.createInstance("com.sun.star.style.CellStyle")\ndoc.StyleFamilies.getByName("CellStyles").insertByName("Mine", s)\n'
+    made = 's = doc.createInstance("com.sun.star.style.CellStyle")\ndoc.StyleFamilies.getByName("CellStyles").insertByName("Mine", s)\n'  # noqa: E501
     return made + "".join(f"s.{setting}\n" for setting in settings) + f'{at(range_)}.CellStyle = "Mine"\n'
 
 
@@ -80,7 +84,9 @@ states(
     spoiled_colour=edit(HEADS, f"{at('A1:C1')}.CellBackColor = 16776960"),
     spoiled_first_column=edit(HEADS, f"{at('A2:A6')}.{BOLD}"),
     spoiled_word=edit(HEADS, text("A1", "Thing")),
-    spoiled_copy=lambda home: home.copy("visitors-38.ods", "visitors-38.bak.ods").documents.append(("visitors-38.ods", HEADS)),
+    spoiled_copy=lambda home: home.copy("visitors-38.ods", "visitors-38.bak.ods").documents.append(
+        ("visitors-38.ods", HEADS)
+    ),
     ambiguous_whole_row=edit(f"doc.Sheets(0).Rows(0).{BOLD}"),
 )
 RICE = value("C3", 176)
@@ -112,7 +118,7 @@ def costs(words: str, rows: range = range(2, 7)) -> str:
 
 NAMED = (
     "Dim a As New com.sun.star.table.CellAddress\n"
-    'doc.NamedRanges.addNewByName("amounts", "$Sheet1.$B$2:$B$6", a, 0)\ndoc.NamedRanges.addNewByName("prices", "$Sheet1.$C$2:$C$6", a, 0)\n'
+    'doc.NamedRanges.addNewByName("amounts", "$Sheet1.$B$2:$B$6", a, 0)\ndoc.NamedRanges.addNewByName("prices", "$Sheet1.$C$2:$C$6", a, 0)\n'  # noqa: E501
 )
 states(
     "calc-column",
@@ -128,7 +134,13 @@ states(
     wrong_sum=edit(costs("=B{0}+C{0}")),
     wrong_last_row_missing=edit(costs("=B{0}*C{0}", range(2, 6))),
     wrong_one_value=edit(costs("=B{0}*C{0}"), value("D4", 25)),
-    wrong_numbers_in_formulas=edit(COST, *(formula(f"D{n}", f"={v}") for n, v in zip(range(2, 7), ("56*32", "14*35", "5*5", "47*23", "11*26"), strict=True))),
+    wrong_numbers_in_formulas=edit(
+        COST,
+        *(
+            formula(f"D{n}", f"={v}")
+            for n, v in zip(range(2, 7), ("56*32", "14*35", "5*5", "47*23", "11*26"), strict=True)
+        ),
+    ),
     wrong_first_price_for_all=edit(costs("=B{0}*$C$2")),
     wrong_row_below=edit(*(formula(f"D{n}", f"=B{n - 1}*C{n - 1}") for n in range(3, 8)), COST),
     wrong_capital=edit(costs("=B{0}*C{0}"), text("D1", "Cost")),
@@ -170,7 +182,9 @@ states(
     spoiled_row_gone=edit(table(ROWS), f"{at('A4:C4')}.clearContents(1023)"),
     spoiled_below=edit(table([*ROWS, ("total", 132, 156)])),
     spoiled_value=edit(table(ROWS), value("B4", 9)),
-    ambiguous_references=edit(*(formula(f"{c}{n}", f"={r}{m}") for n, m in enumerate((1, 3, 5, 6), 1) for c, r in ("EA", "FB", "GC"))),
+    ambiguous_references=edit(
+        *(formula(f"{c}{n}", f"={r}{m}") for n, m in enumerate((1, 3, 5, 6), 1) for c, r in ("EA", "FB", "GC"))
+    ),
 )
 FREEZE = "doc.CurrentController.freezeAtPosition({}, {})"
 states(
@@ -185,7 +199,7 @@ states(
     wrong_split=edit("doc.CurrentController.splitAtPosition(0, 30)"),
     wrong_not_saved=elsewhere("guests-62 frozen.ods", FREEZE.format(0, 1)),
     wrong_repeated_on_print=edit(
-        "Dim r As New com.sun.star.table.CellRangeAddress\nr.EndRow = 0\ndoc.Sheets(0).setTitleRows(r)\ndoc.Sheets(0).setPrintTitleRows(True)"
+        "Dim r As New com.sun.star.table.CellRangeAddress\nr.EndRow = 0\ndoc.Sheets(0).setTitleRows(r)\ndoc.Sheets(0).setPrintTitleRows(True)"  # noqa: E501
     ),
     spoiled_value=edit(FREEZE.format(0, 1), value("B2", 12)),
     spoiled_bold=edit(FREEZE.format(0, 1), HEADS),
@@ -200,18 +214,22 @@ def shown(cells: str, code: str = "0.00%") -> str:
     return f"{known}{new}{at(cells)}.NumberFormat = i\n"
 
 
-STANDARD = "{}.NumberFormat = doc.NumberFormats.getStandardFormat(com.sun.star.util.NumberFormat.PERCENT, doc.CharLocale)\n"
+STANDARD = (
+    "{}.NumberFormat = doc.NumberFormats.getStandardFormat(com.sun.star.util.NumberFormat.PERCENT, doc.CharLocale)\n"
+)
 states(
     "calc-percent",
     right_standard=edit(STANDARD.format(at("B2:B6"))),
     right_one_place=edit(shown("B2:B6", "0.0%")),
     right_by_a_style=edit(
-        's = doc.createInstance("com.sun.star.style.CellStyle")\ndoc.StyleFamilies.getByName("CellStyles").insertByName("Part", s)\n'
+        's = doc.createInstance("com.sun.star.style.CellStyle")\ndoc.StyleFamilies.getByName("CellStyles").insertByName("Part", s)\n'  # noqa: E501
         + STANDARD.format("s")
         + f'{at("B2:B6")}.CellStyle = "Part"'
     ),
     right_with_traces=lambda home: traces(home.office(STANDARD.format(at("B2:B6")))),
-    wrong_divided=edit(STANDARD.format(at("B2:B6")), *(value(f"B{n}", f"{at(f'B{n}')}.Value / 100") for n in range(2, 7))),
+    wrong_divided=edit(
+        STANDARD.format(at("B2:B6")), *(value(f"B{n}", f"{at(f'B{n}')}.Value / 100") for n in range(2, 7))
+    ),
     wrong_last_missing=edit(STANDARD.format(at("B2:B5"))),
     wrong_prices=edit(STANDARD.format(at("C2:C6"))),
     wrong_text=edit(*(text(f"B{n}", f"{v}00%") for n, v in zip(range(2, 7), (5, 59, 14, 23, 2), strict=True))),
@@ -256,9 +274,17 @@ states(
     wrong_empty_sheet=edit('doc.Sheets.insertNewByName("Zagreb", 1)', 'doc.Sheets.removeByName("Sheet1")'),
     spoiled_second=edit('doc.Sheets(0).Name = "Zagreb"', 'doc.Sheets.insertNewByName("Sheet2", 1)'),
     spoiled_value=edit('doc.Sheets(0).Name = "Zagreb"', value("C2", 4)),
-    spoiled_file=lambda home: home.office('doc.Sheets(0).Name = "Zagreb"').later(lambda home: home.copy("archive-74.ods", "Zagreb.ods")),
+    spoiled_file=lambda home: home.office('doc.Sheets(0).Name = "Zagreb"').later(
+        lambda home: home.copy("archive-74.ods", "Zagreb.ods")
+    ),
 )
-ORDERED: list[tuple[object, ...]] = [("tiles", 59, 38), ("hammers", 53, 44), ("flour", 26, 80), ("glue", 14, 92), ("umbrellas", 2, 26)]
+ORDERED: list[tuple[object, ...]] = [
+    ("tiles", 59, 38),
+    ("hammers", 53, 44),
+    ("flour", 26, 80),
+    ("glue", 14, 92),
+    ("umbrellas", 2, 26),
+]
 
 
 def sort(cells: str, field: int, up: str = "False", head: str = "True") -> str:
@@ -317,7 +343,7 @@ states(
     wrong_other_column=edit(formula("C8", "=SUM(B2:B6)")),
     wrong_result_and_nothing=total("=175+0*SUM(B2:B6)"),
     wrong_mean=total("=AVERAGE(B2:B6)"),
-    wrong_text_of_sum=total("=TEXT(SUM(B2:B6);\"\"0\"\")"),
+    wrong_text_of_sum=total('=TEXT(SUM(B2:B6);""0"")'),
     spoiled_label=edit(formula("B8", "=SUM(B2:B6)"), text("A8", "total")),
     spoiled_prices_too=edit(formula("B8", "=SUM(B2:B6)"), formula("C8", "=SUM(C2:C6)")),
     spoiled_amount=edit(formula("B8", "=SUM(B2:B6)"), value("B4", 21)),
@@ -341,7 +367,7 @@ states(
     right_fixed=edit(third("=$Cork.$A$2+$Zagreb.$A$2")),
     right_names=edit(
         "Dim a As New com.sun.star.table.CellAddress\n"
-        'doc.NamedRanges.addNewByName("one", "$Zagreb.$A$2", a, 0)\ndoc.NamedRanges.addNewByName("two", "$Cork.$A$2", a, 0)\n',
+        'doc.NamedRanges.addNewByName("one", "$Zagreb.$A$2", a, 0)\ndoc.NamedRanges.addNewByName("two", "$Cork.$A$2", a, 0)\n',  # noqa: E501
         third("=one+two"),
     ),
     right_array=edit(LEIDEN.format(2), f'{at("A1", 2)}.ArrayFormula = "=$Zagreb.A2+$Cork.A2"'),

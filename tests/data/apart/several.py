@@ -55,7 +55,9 @@ states(
     "galculator-to-editor",
     right_by_awk=lambda home: home.sh(f"awk '{{s+=$2}}END{{print \"total\",s}}' {PRICES} >> {PRICES}"),
     right_with_what_the_editor_writes=lambda home: home.add(PRICES, "total 1694").editor_traces(PRICES),
-    right_with_settings_of_the_calculator=lambda home: home.add(PRICES, "total 1694\n").put(".config/galculator/galculator.conf", "0\n"),
+    right_with_settings_of_the_calculator=lambda home: home.add(PRICES, "total 1694\n").put(
+        ".config/galculator/galculator.conf", "0\n"
+    ),
     wrong_one_less=lambda home: home.add(PRICES, "total 1693\n"),
     wrong_without_the_last=lambda home: home.add(PRICES, "total 1287\n"),
     wrong_colon=lambda home: home.add(PRICES, "total: 1694\n"),
@@ -102,7 +104,9 @@ ORDER = "delivery-11.txt"
 states(
     "gpicview-galculator-editor",
     right_by_shell=lambda home: home.sh(f"sed -i '1s/$/ 4048/;2s/$/ 391/;$a total 4439' {ORDER}"),
-    right_without_last_line_end=lambda home: home.put(ORDER, "44 glue 4048\n23 candles 391\ntotal 4439").editor_traces(ORDER),
+    right_without_last_line_end=lambda home: home.put(ORDER, "44 glue 4048\n23 candles 391\ntotal 4439").editor_traces(
+        ORDER
+    ),
     wrong_price_of_drums=lambda home: home.put(ORDER, "44 glue 4048\n23 candles 1909\ntotal 5957\n"),
     wrong_sum=lambda home: home.put(ORDER, "44 glue 4048\n23 candles 391\ntotal 4438\n"),
     wrong_sum_of_prices=lambda home: home.put(ORDER, "44 glue 92\n23 candles 17\ntotal 109\n"),
@@ -110,8 +114,12 @@ states(
     wrong_equals=lambda home: home.put(ORDER, "44 glue = 4048\n23 candles = 391\ntotal 4439\n"),
     wrong_total_first=lambda home: home.put(ORDER, "total 4439\n44 glue 4048\n23 candles 391\n"),
     spoiled_order=lambda home: home.put(ORDER, "23 candles 391\n44 glue 4048\ntotal 4439\n"),
-    spoiled_picture=lambda home: home.put(ORDER, "44 glue 4048\n23 candles 391\ntotal 4439\n").mode("prices.png", 0o600),
-    spoiled_original=lambda home: home.copy(ORDER, "delivery-11 (original).txt").put(ORDER, "44 glue 4048\n23 candles 391\ntotal 4439\n"),
+    spoiled_picture=lambda home: home.put(ORDER, "44 glue 4048\n23 candles 391\ntotal 4439\n").mode(
+        "prices.png", 0o600
+    ),
+    spoiled_original=lambda home: home.copy(ORDER, "delivery-11 (original).txt").put(
+        ORDER, "44 glue 4048\n23 candles 391\ntotal 4439\n"
+    ),
 )
 
 
@@ -130,8 +138,10 @@ states(
     wrong_copied=lambda home: home.sh("cp -t Zagreb/Leiden Zagreb/41.png Zagreb/68.png"),
     wrong_links=lambda home: home.sh("cd Zagreb/Leiden; ln -s ../41.png ../68.png ."),
     wrong_new_folder_in_home=lambda home: home.sh("mkdir Leiden; mv -t Leiden Zagreb/41.png Zagreb/68.png"),
-    wrong_exchanged_names=lambda home: red(home).sh("cd Zagreb/Leiden; mv 41.png 4.png; mv 68.png 41.png; mv 4.png 68.png").put(
-        "Zagreb/Leiden/41.png", (home / "Zagreb/65.png").read_bytes()
+    wrong_exchanged_names=lambda home: (
+        red(home)
+        .sh("cd Zagreb/Leiden; mv 41.png 4.png; mv 68.png 41.png; mv 4.png 68.png")
+        .put("Zagreb/Leiden/41.png", (home / "Zagreb/65.png").read_bytes())
     ),
     spoiled_others_renamed=lambda home: red(home).move("Zagreb/65.png", "Zagreb/yellow.png"),
     spoiled_old=lambda home: red(home).remove("Zagreb/Leiden/old.txt"),
@@ -155,7 +165,9 @@ states(
     wrong_ending_twice=lambda home: named(home, "173.png", "788.png", "944.png"),
     wrong_old_names_too=lambda home: named(home).copy("Lisbon-47/173.png", "Lisbon-47/picture 1.png"),
     wrong_word_kept=lambda home: named(home, "picture 173", "picture 788", "picture 944"),
-    wrong_links=lambda home: home.sh("cd Lisbon-47; ln -s 'picture 1.png' 173.png; ln -s 'picture 2.png' 788.png; ln -s 'picture 3.png' 944.png"),
+    wrong_links=lambda home: home.sh(
+        "cd Lisbon-47; ln -s 'picture 1.png' 173.png; ln -s 'picture 2.png' 788.png; ln -s 'picture 3.png' 944.png"
+    ),
     spoiled_list=lambda home: named(home).put("Lisbon-47/names.txt", "173\n788\n944\n"),
     spoiled_folder=lambda home: named(home).move("Lisbon-47", "Lisbon"),
     spoiled_mode=lambda home: named(home).mode("Lisbon-47/944.png", 0o600),
@@ -171,7 +183,9 @@ states(
     wrong_only_first=lambda home: home.put(NUMBERS, "7571\n"),
     wrong_empty_line_first=lambda home: home.put(NUMBERS, "\n7571\n4478\n"),
     wrong_names=lambda home: home.put(NUMBERS, "picture 1: 7571\npicture 2: 4478\n"),
-    spoiled_picture_renamed=lambda home: home.put(NUMBERS, "7571\n4478\n").move("Zagreb/picture 1.png", "Zagreb/7571.png"),
+    spoiled_picture_renamed=lambda home: home.put(NUMBERS, "7571\n4478\n").move(
+        "Zagreb/picture 1.png", "Zagreb/7571.png"
+    ),
     spoiled_third_line=lambda home: home.put(NUMBERS, "7571\n4478\n12049\n"),
     spoiled_new_file=lambda home: home.put(NUMBERS, "7571\n4478\n").put("Zagreb/numbers.txt", "7571\n4478\n"),
 )

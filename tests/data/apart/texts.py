@@ -30,13 +30,17 @@ states(
 states(
     "mousepad-change-number",
     right_by_sed=lambda home: home.sh("sed -i 's/^5 flour$/19 flour/' garden-38.txt"),
-    right_with_what_the_editor_writes=lambda home: home.swap("garden-38.txt", "5 flour", "19 flour").editor_traces("garden-38.txt"),
+    right_with_what_the_editor_writes=lambda home: home.swap("garden-38.txt", "5 flour", "19 flour").editor_traces(
+        "garden-38.txt"
+    ),
     wrong_only_the_new_ones=lambda home: home.swap("garden-38.txt", "5 flour", "14 flour"),
     wrong_put_together=lambda home: home.swap("garden-38.txt", "5 flour", "514 flour"),
     wrong_formula=lambda home: home.swap("garden-38.txt", "5 flour", "5+14 flour"),
     wrong_one_less=lambda home: home.swap("garden-38.txt", "5 flour", "18 flour"),
     wrong_line_below=lambda home: home.swap("garden-38.txt", "56 umbrellas", "70 umbrellas"),
-    spoiled_other_number=lambda home: home.swap("garden-38.txt", "5 flour", "19 flour").swap("garden-38.txt", "14 yarn", "28 yarn"),
+    spoiled_other_number=lambda home: home.swap("garden-38.txt", "5 flour", "19 flour").swap(
+        "garden-38.txt", "14 yarn", "28 yarn"
+    ),
     spoiled_new_folder=lambda home: home.swap("garden-38.txt", "5 flour", "19 flour").folder("Templates"),
 )
 states(
@@ -48,34 +52,48 @@ states(
     wrong_two_lines=lambda home: home.swap("visitors-20.txt", "11 oats\n32 shovels\n", ""),
     wrong_lines_joined=lambda home: home.swap("visitors-20.txt", "\n11 oats\n", " "),
     wrong_struck_out=lambda home: home.swap("visitors-20.txt", "11 oats", "# 11 oats"),
-    wrong_saved_elsewhere=lambda home: home.put("visitors-20 (copy).txt", home.text("visitors-20.txt").replace("11 oats\n", "")),
-    spoiled_case_of_another=lambda home: home.swap("visitors-20.txt", "11 oats\n", "").swap("visitors-20.txt", "77 doors", "77 Doors"),
-    spoiled_hidden_copy=lambda home: home.copy("visitors-20.txt", ".visitors-20.txt.swp").swap("visitors-20.txt", "11 oats\n", ""),
+    wrong_saved_elsewhere=lambda home: home.put(
+        "visitors-20 (copy).txt", home.text("visitors-20.txt").replace("11 oats\n", "")
+    ),
+    spoiled_case_of_another=lambda home: home.swap("visitors-20.txt", "11 oats\n", "").swap(
+        "visitors-20.txt", "77 doors", "77 Doors"
+    ),
+    spoiled_hidden_copy=lambda home: home.copy("visitors-20.txt", ".visitors-20.txt.swp").swap(
+        "visitors-20.txt", "11 oats\n", ""
+    ),
 )
 BLOCK = "77 drums\n86 candles\n23 tiles\n"
 TABS = "\t77 drums\n\t86 candles\n\t23 tiles\n"
 states(
     "mousepad-indent",
     right_by_sed=lambda home: home.sh("sed -i '3,5s/^/\\t/' archive-92.txt"),
-    right_with_what_the_editor_writes=lambda home: home.swap("archive-92.txt", BLOCK, TABS).editor_traces("archive-92.txt"),
+    right_with_what_the_editor_writes=lambda home: home.swap("archive-92.txt", BLOCK, TABS).editor_traces(
+        "archive-92.txt"
+    ),
     wrong_eight_spaces=lambda home: home.swap("archive-92.txt", BLOCK, TABS.replace("\t", " " * 8)),
     wrong_two_tabs=lambda home: home.swap("archive-92.txt", BLOCK, TABS.replace("\t", "\t\t")),
     wrong_without_the_last=lambda home: home.swap("archive-92.txt", BLOCK, TABS.replace("\t23", "23")),
     wrong_one_more=lambda home: home.swap("archive-92.txt", BLOCK + "38", TABS + "\t38"),
     wrong_tab_after_number=lambda home: home.swap("archive-92.txt", BLOCK, BLOCK.replace(" ", "\t")),
-    spoiled_last_line_gone=lambda home: home.swap("archive-92.txt", BLOCK, TABS).swap("archive-92.txt", "50 oats\n", ""),
+    spoiled_last_line_gone=lambda home: home.swap("archive-92.txt", BLOCK, TABS).swap(
+        "archive-92.txt", "50 oats\n", ""
+    ),
     spoiled_mode=lambda home: home.swap("archive-92.txt", BLOCK, TABS).mode("archive-92.txt", 0o600),
 )
 states(
     "mousepad-line-ends",
     right_by_sed=lambda home: home.sh("sed -i 's/$/\\r/' payroll-98.txt"),
-    right_with_what_the_editor_writes=lambda home: home.swap("payroll-98.txt", "\n", "\r\n").editor_traces("payroll-98.txt"),
+    right_with_what_the_editor_writes=lambda home: home.swap("payroll-98.txt", "\n", "\r\n").editor_traces(
+        "payroll-98.txt"
+    ),
     wrong_but_the_last=lambda home: home.swap("payroll-98.txt", "\n", "\r\n", 4),
     wrong_of_old_macs=lambda home: home.swap("payroll-98.txt", "\n", "\r"),
     wrong_doubled=lambda home: home.swap("payroll-98.txt", "\n", "\r\r\n"),
     wrong_other_order=lambda home: home.swap("payroll-98.txt", "\n", "\n\r"),
     spoiled_word=lambda home: home.swap("payroll-98.txt", "glue", "Glue").swap("payroll-98.txt", "\n", "\r\n"),
-    spoiled_byte_order_mark=lambda home: home.put("payroll-98.txt", "\ufeff" + home.text("payroll-98.txt").replace("\n", "\r\n")),
+    spoiled_byte_order_mark=lambda home: home.put(
+        "payroll-98.txt", "\ufeff" + home.text("payroll-98.txt").replace("\n", "\r\n")
+    ),
     spoiled_copy=lambda home: home.copy("payroll-98.txt", "payroll-98.bak").swap("payroll-98.txt", "\n", "\r\n"),
 )
 LOG = "journal-53.txt"
@@ -101,7 +119,9 @@ states(
     wrong_all_turned_round=lambda home: home.put_lines("schedule-68.txt", home.lines("schedule-68.txt")[::-1]),
     wrong_exchanged=lambda home: home.put("schedule-68.txt", "68 doors\n74 oats\n80 yarn\n56 juice\n11 cheese\n"),
     wrong_second_line=lambda home: home.put("schedule-68.txt", "11 cheese\n68 doors\n74 oats\n80 yarn\n56 juice\n"),
-    wrong_empty_line_left=lambda home: home.put("schedule-68.txt", "68 doors\n11 cheese\n74 oats\n80 yarn\n56 juice\n\n\n"),
+    wrong_empty_line_left=lambda home: home.put(
+        "schedule-68.txt", "68 doors\n11 cheese\n74 oats\n80 yarn\n56 juice\n\n\n"
+    ),
     spoiled_order=lambda home: home.put("schedule-68.txt", "68 doors\n11 cheese\n80 yarn\n74 oats\n56 juice\n"),
     spoiled_copy_of_the_old=lambda home: home.copy("schedule-68.txt", "schedule-68.old").put(
         "schedule-68.txt", "68 doors\n11 cheese\n74 oats\n80 yarn\n56 juice\n"
@@ -114,10 +134,16 @@ states(
     right_with_recent_files=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)))).recent(LISTED),
     wrong_last_ones_kept=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)[::-1]))[::-1]),
     wrong_sorted=lambda home: home.sh(f"sort -u -o {LISTED} {LISTED}"),
-    wrong_both_gone=lambda home: home.put_lines(LISTED, [x for x in home.lines(LISTED) if home.lines(LISTED).count(x) == 1]),
+    wrong_both_gone=lambda home: home.put_lines(
+        LISTED, [x for x in home.lines(LISTED) if home.lines(LISTED).count(x) == 1]
+    ),
     wrong_one_pair_left=lambda home: home.swap(LISTED, "62 hammers\n86 rice x", "86 rice x"),
-    wrong_similar_one_gone=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)))).swap(LISTED, "86 rice x\n", ""),
-    spoiled_saved_twice=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)))).copy(LISTED, "parking-11 new.txt"),
+    wrong_similar_one_gone=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)))).swap(
+        LISTED, "86 rice x\n", ""
+    ),
+    spoiled_saved_twice=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)))).copy(
+        LISTED, "parking-11 new.txt"
+    ),
 )
 HAS = "parking-17.txt"
 states(
@@ -135,7 +161,9 @@ states(
 states(
     "mousepad-save-as",
     right_by_cp=lambda home: home.sh("cp guests.txt Izmir/design.txt"),
-    right_with_what_the_editor_writes=lambda home: home.copy("guests.txt", "Izmir/design.txt").editor_traces("Izmir/design.txt"),
+    right_with_what_the_editor_writes=lambda home: home.copy("guests.txt", "Izmir/design.txt").editor_traces(
+        "Izmir/design.txt"
+    ),
     wrong_in_home=lambda home: home.copy("guests.txt", "design.txt"),
     wrong_link=lambda home: home.link("Izmir/design.txt", "../guests.txt"),
     wrong_capital=lambda home: home.copy("guests.txt", "Izmir/Design.txt"),
@@ -196,7 +224,9 @@ states(
     wrong_ohm_sign=lambda home: special(home, SPECIAL.replace("Ω", "\u2126")),
     wrong_at_the_end=lambda home: home.add(NOTE, SPECIAL + "\n"),
     wrong_quoted=lambda home: special(home, f'"{SPECIAL}"'),
-    wrong_letters_seen_as_others=lambda home: home.put(NOTE, SPECIAL.encode().decode("cp1252", "replace") + "\n" + home.text(NOTE)),
+    wrong_letters_seen_as_others=lambda home: home.put(
+        NOTE, SPECIAL.encode().decode("cp1252", "replace") + "\n" + home.text(NOTE)
+    ),
     spoiled_empty_line_below=lambda home: special(home, SPECIAL + "\n"),
     spoiled_line_gone=lambda home: special(home, SPECIAL).swap(NOTE, "8 yarn\n", ""),
     ambiguous_letters_and_accents_apart=lambda home: special(home, unicodedata.normalize("NFD", SPECIAL)),
@@ -238,7 +268,9 @@ states(
     wrong_above=lambda home: home.put(OF, REST).put(TO, "Fisher 98 juice\nFisher 62 maps\nmoved:\n"),
     wrong_only_first=lambda home: home.swap(OF, "Fisher 98 juice\n", "").put(TO, "moved:\nFisher 98 juice\n"),
     wrong_deleted=lambda home: home.put(OF, REST),
-    wrong_empty_lines_left=lambda home: home.swap(OF, "Fisher 98 juice", "").swap(OF, "Fisher 62 maps", "").put(TO, MOVED),
+    wrong_empty_lines_left=lambda home: (
+        home.swap(OF, "Fisher 98 juice", "").swap(OF, "Fisher 62 maps", "").put(TO, MOVED)
+    ),
     spoiled_other_line_changed=lambda home: home.put(OF, REST.replace("Lawson", "Lawsen")).put(TO, MOVED),
     spoiled_heading=lambda home: home.put(OF, REST).put(TO, MOVED.replace("moved:", "Moved:")),
     spoiled_backups=lambda home: home.copy(OF, OF + "~").copy(TO, TO + "~").put(OF, REST).put(TO, MOVED),
@@ -254,17 +286,21 @@ REED, CARTER = "Reed from Utrecht", "Carter from Naples"
 states(
     "mousepad-upper-case",
     right_by_sed=lambda home: home.sh(f"sed -i -E '/^({REED}|{CARTER})$/s/.*/\\U&/' {PLACES}"),
-    right_with_what_the_editor_writes=lambda home: home.swap(PLACES, REED, REED.upper())
-    .swap(PLACES, CARTER, CARTER.upper())
-    .editor_traces(PLACES),
+    right_with_what_the_editor_writes=lambda home: (
+        home.swap(PLACES, REED, REED.upper()).swap(PLACES, CARTER, CARTER.upper()).editor_traces(PLACES)
+    ),
     wrong_one=lambda home: home.swap(PLACES, REED, REED.upper()),
     wrong_names_only=lambda home: home.swap(PLACES, "Reed", "REED").swap(PLACES, "Carter", "CARTER"),
     wrong_title=lambda home: home.swap(PLACES, REED, REED.title()).swap(PLACES, CARTER, CARTER.title()),
     wrong_all=lambda home: home.put(PLACES, home.text(PLACES).upper()),
-    wrong_from_small=lambda home: home.swap(PLACES, REED, "REED from UTRECHT").swap(PLACES, CARTER, "CARTER from NAPLES"),
-    spoiled_neighbour=lambda home: home.put(PLACES, home.text(PLACES).replace("\nYoung from Riga", "\nYOUNG FROM RIGA"))
-    .swap(PLACES, REED, REED.upper())
-    .swap(PLACES, CARTER, CARTER.upper()),
+    wrong_from_small=lambda home: home.swap(PLACES, REED, "REED from UTRECHT").swap(
+        PLACES, CARTER, "CARTER from NAPLES"
+    ),
+    spoiled_neighbour=lambda home: (
+        home.put(PLACES, home.text(PLACES).replace("\nYoung from Riga", "\nYOUNG FROM RIGA"))
+        .swap(PLACES, REED, REED.upper())
+        .swap(PLACES, CARTER, CARTER.upper())
+    ),
     spoiled_order=lambda home: home.put_lines(
         PLACES, [REED.upper(), CARTER.upper(), *(x for x in home.lines(PLACES) if x not in (REED, CARTER))]
     ),

@@ -10,10 +10,10 @@ CHEESE = WORD.format("cheese")
 def paragraphs(*each: str) -> str:
     """A program for the paragraphs `c`, the first is `i` = 1."""
     body = "\n".join(each)
-    return f"t = doc.Text.createEnumeration()\ni = 0\nDo While t.hasMoreElements()\nc = t.nextElement()\ni = i + 1\n{body}\nLoop\n"
+    return f"t = doc.Text.createEnumeration()\ni = 0\nDo While t.hasMoreElements()\nc = t.nextElement()\ni = i + 1\n{body}\nLoop\n"  # noqa: E501
 
 
-OWN = 't = doc.createInstance("com.sun.star.style.CharacterStyle")\ndoc.StyleFamilies.getByName("CharacterStyles").insertByName("Mine", t)\n'
+OWN = 't = doc.createInstance("com.sun.star.style.CharacterStyle")\ndoc.StyleFamilies.getByName("CharacterStyles").insertByName("Mine", t)\n'  # noqa: E501
 states(
     "writer-bold",
     right_directly=edit(CHEESE, f"c.{BOLD}"),
@@ -32,7 +32,9 @@ states(
     spoiled_red=edit(CHEESE, f"c.{BOLD}", "c.CharColor = 16711680"),
     spoiled_second_word=edit(CHEESE, f"c.{BOLD}", WORD.format("tiles"), f"c.{BOLD}"),
     spoiled_text=edit(CHEESE, f"c.{BOLD}", WORD.format("Naples"), 'c.String = "Naples."'),
-    spoiled_centred=edit(CHEESE, f"c.{BOLD}", paragraphs("If i = 2 Then c.ParaAdjust = com.sun.star.style.ParagraphAdjust.CENTER")),
+    spoiled_centred=edit(
+        CHEESE, f"c.{BOLD}", paragraphs("If i = 2 Then c.ParaAdjust = com.sun.star.style.ParagraphAdjust.CENTER")
+    ),
     ambiguous_space_too=edit(WORD.format("cheese "), f"c.{BOLD}"),
 )
 FOURTH = paragraphs('If i = 4 Then c.ParaStyleName = "{}"')
@@ -49,14 +51,18 @@ states(
     wrong_all=edit(paragraphs('c.ParaStyleName = "Heading 1"')),
     wrong_outline_only=edit(paragraphs("If i = 4 Then c.OutlineLevel = 1")),
     spoiled_second=edit(paragraphs('If i > 3 Then c.ParaStyleName = "Heading 1"')),
-    spoiled_text=edit(FOURTH.format("Heading 1"), paragraphs('If i = 4 Then c.String = "17 Hammers for Bishop in Verona"')),
+    spoiled_text=edit(
+        FOURTH.format("Heading 1"), paragraphs('If i = 4 Then c.String = "17 Hammers for Bishop in Verona"')
+    ),
     spoiled_others=edit(FOURTH.format("Heading 1"), paragraphs(f"If i <> 4 Then c.{ITALIC}")),
-    spoiled_copy=lambda home: home.office(FOURTH.format("Heading 1")).later(lambda home: home.copy("museum-59.odt", "museum-59 (1).odt")),
+    spoiled_copy=lambda home: home.office(FOURTH.format("Heading 1")).later(
+        lambda home: home.copy("museum-59.odt", "museum-59 (1).odt")
+    ),
 )
 LIST = 'c.NumberingStyleName = "List 1"'
 DISPATCH = (
     "Dim none()\nc = doc.CurrentController\nc.ViewCursor.gotoStart(False)\nc.ViewCursor.gotoEnd(True)\n"
-    's = createUnoService("com.sun.star.frame.DispatchHelper")\ns.executeDispatch(c.Frame, ".uno:DefaultBullet", "", 0, none())\n'
+    's = createUnoService("com.sun.star.frame.DispatchHelper")\ns.executeDispatch(c.Frame, ".uno:DefaultBullet", "", 0, none())\n'  # noqa: E501
 )
 states(
     "writer-list",
@@ -72,7 +78,12 @@ states(
     wrong_one=edit(paragraphs(f"If i = 1 Then {LIST}")),
     spoiled_bold=edit(paragraphs(LIST, f"c.{BOLD}")),
     spoiled_text=edit(paragraphs(LIST, 'If i = 3 Then c.String = "17 drums for Young in Lisbon."')),
-    spoiled_item_more=edit(paragraphs(LIST), "c = doc.Text.createTextCursorByRange(doc.Text.End)", "doc.Text.insertControlCharacter(c, 0, False)", 'doc.Text.insertString(c, "end", False)'),
+    spoiled_item_more=edit(
+        paragraphs(LIST),
+        "c = doc.Text.createTextCursorByRange(doc.Text.End)",
+        "doc.Text.insertControlCharacter(c, 0, False)",
+        'doc.Text.insertString(c, "end", False)',
+    ),
 )
 LINES = ("38 candles for Fisher in Izmir", "29 umbrellas for Lewis in Leiden", "35 juice for Shaw in Cadiz")
 MOVED, LAST = "59 cheese for Underwood in Cork", "11 drums for Irwin in Oslo"
@@ -83,7 +94,7 @@ def lined(*lines: str) -> str:
 
 
 CUT = "Dim p\np = Null\n" + paragraphs("If i = 4 Then p = c") + "doc.Text.removeTextContent(p)\n"
-TOP = f'c = doc.Text.createTextCursorByRange(doc.Text.Start)\ndoc.Text.insertString(c, "{MOVED}", False)\ndoc.Text.insertControlCharacter(c, 0, False)\n'
+TOP = f'c = doc.Text.createTextCursorByRange(doc.Text.Start)\ndoc.Text.insertString(c, "{MOVED}", False)\ndoc.Text.insertControlCharacter(c, 0, False)\n'  # noqa: E501
 states(
     "writer-move",
     right_cut_and_paste=edit(CUT, TOP),

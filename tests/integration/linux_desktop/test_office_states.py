@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop import documents, steps
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.template import Instance
 from tests.support.folder_stage import FolderStage
+from tests.support.judged_homes import without_programs
 from tests.support.needs import lacking
 from tests.unit.linux_desktop.state import State
 from tests.unit.linux_desktop.states_office import of_sheets, of_texts
@@ -32,12 +32,7 @@ OFFICE = [
 
 @pytest.fixture(autouse=True)
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def shown(*_: object) -> None:
-        pass
-
-    monkeypatch.setattr(steps, "shown", shown)
-    monkeypatch.setattr(documents, "SAVING", 1)
-    monkeypatch.setattr(documents, "SAVING_S", 0.0)
+    without_programs(monkeypatch)
 
 
 def office_states() -> Iterator[tuple[Instance, State]]:
