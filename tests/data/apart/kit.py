@@ -212,7 +212,7 @@ MODULE = (
 
 
 def change_documents(changes: list[tuple[Path, str]]) -> None:
-    """Opens each document in one LibreOffice, runs its program and saves it. Raises RuntimeError with those that failed."""
+    """Opens each document in one LibreOffice, runs its program and saves it. Raises RuntimeError with the failed ones."""
     if not changes:
         return
     with tempfile.TemporaryDirectory() as folder:
