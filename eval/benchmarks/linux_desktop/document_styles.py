@@ -81,7 +81,7 @@ class DocumentStyles:
 
     def chain(self, family: str, style: str) -> list[str]:
         """The name of a style, and those of the styles that it builds on."""
-        names = []
+        names: list[str] = []
         while style and len(names) < DEEPEST:
             names.append(style)
             each = self.styles.get((family, style))
@@ -92,8 +92,8 @@ class DocumentStyles:
         found: dict[str, str] = {}
         for name in self.chain(family, style):
             each = self.styles.get((family, name))
-            for kind in _KINDS if each is not None else ():
-                for properties in each.findall(qualified("style", kind)):
+            for kind in _KINDS:
+                for properties in () if each is None else each.findall(qualified("style", kind)):
                     for attribute, value in properties.attrib.items():
                         found.setdefault(attribute, value)
         return found

@@ -100,6 +100,7 @@ class Home:
 
     def link(self, name: str, to: str) -> "Home":
         """A symbolic link with these words."""
+        (self / name).parent.mkdir(parents=True, exist_ok=True)
         (self / name).symlink_to(to)
         return self
 
@@ -212,7 +213,7 @@ MODULE = (
 
 
 def change_documents(changes: list[tuple[Path, str]]) -> None:
-    """Opens each document in one LibreOffice, runs its program and saves it. Raises RuntimeError with the failed ones."""
+    """Opens each document in one LibreOffice, runs its program, saves it. Raises RuntimeError with those that fail."""
     if not changes:
         return
     with tempfile.TemporaryDirectory() as folder:

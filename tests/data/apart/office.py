@@ -1,5 +1,6 @@
 """End states of the tasks with Calc and Writer; real LibreOffice changes and saves the documents."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.data.apart.kit import Home, State, states
@@ -154,7 +155,7 @@ states(
 ROWS = [("thing", "amount", "price"), ("pens", 29, 26), ("rice", 47, 59), ("oats", 56, 71)]
 
 
-def table(rows: list[tuple[object, ...]], column: int = 4, first: int = 1) -> str:
+def table(rows: Sequence[tuple[object, ...]], column: int = 4, first: int = 1) -> str:
     cells = [(f"{chr(65 + column + x)}{first + y}", cell) for y, row in enumerate(rows) for x, cell in enumerate(row)]
     return "".join(text(name, cell) if isinstance(cell, str) else value(name, cell) for name, cell in cells)
 

@@ -68,7 +68,7 @@ async def changed(stage: DesktopStage) -> dict[str, str]:
     """The preferences that are not as they were, as view/tab-width, and their values; nothing where the store cannot be
     read."""
     store = await stored(stage)
-    found = {}
+    found: dict[str, str] = {}
     for group in store.sections():
         place = group.removeprefix("org/xfce/mousepad/preferences/")
         if place == group:
