@@ -56,7 +56,8 @@ def elsewhere(name: str, *programs: str) -> State:
     def made(home: Home) -> Home:
         path = document(home)
         content = path.read_bytes()
-        return edit(*programs)(home).later(lambda home: home.move(path.name, name).put(path.name, content))  # type: ignore[attr-defined]
+        home.office("\n".join(programs))
+        return home.later(lambda home: home.move(path.name, name).put(path.name, content))
 
     return made
 

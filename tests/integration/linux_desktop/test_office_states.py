@@ -43,6 +43,11 @@ def office_states() -> Iterator[tuple[Instance, State]]:
                 yield task, state
 
 
+async def begin(stage: FolderStage, task: Instance, state: State) -> None:
+    await stage.begin(InstanceScene(task))
+    await state.make(stage)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_documents_that_libreoffice_saved_are_judged_as_those_that_were_written(tmp_path: Path) -> None:
@@ -53,8 +58,7 @@ def test_documents_that_libreoffice_saved_are_judged_as_those_that_were_written(
     folder, told = tmp_path / "in", []
     folder.mkdir()
     for number, (task, state) in enumerate(office_states()):
-        asyncio.run(stage.begin(InstanceScene(task)))
-        asyncio.run(state.make(stage))
+        asyncio.run(begin(stage, task, state))
         file: str = task.file  # type: ignore[attr-defined]
         name = f"{number}{Path(file).suffix}"
         (folder / name).write_bytes((stage.home / file).read_bytes())
