@@ -243,7 +243,7 @@ def change_documents(changes: list[tuple[Path, str]]) -> None:
         ):  # the first makes the profile
             command = ["soffice", profile, "--headless", "--norestore", *arguments]
             quiet = subprocess.DEVNULL
-            subprocess.run(command, env=environment, check=True, stdout=quiet, stderr=quiet, timeout=600)
+            subprocess.run(command, env=environment, check=True, stdout=quiet, stderr=quiet, timeout=3000)
             standard = Path(folder) / "profile/user/basic/Standard"
             (standard / "Module1.xba").write_text(MODULE.format(escape(basic)))
             (standard / "script.xlb").write_text(LIBRARY)
