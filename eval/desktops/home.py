@@ -44,6 +44,7 @@ OWN: Final = (
 )
 STRANGE: Final = 0o7113  # rights that a file gets in no usual way: to run it, as its owner, or all may write
 STRANGE_OF_FOLDER: Final = 0o7002
+ANEW: Final = (0o644, 0o664)  # what programs give to files that they write anew: one for the other is no change
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ async def spoiled(stage: DesktopStage, start: Home, allowed: Allowed) -> list[st
     for path in sorted({*start.entries, *now}):
         was, entry = start.entries.get(path), now.get(path)
         if path in allowed.paths:
-            found += _rights(path, was, entry, path in allowed.modes)
+            before = [was] if was is not None else await _moved_here(stage, start, now, path)
+            found += _rights(path, before, entry, path in allowed.modes)
         elif is_own(path) or (was is None and path in above and entry is not None and entry.kind == "folder"):
             continue
         elif was is None or entry is None or was.kind != entry.kind:
@@ -117,16 +119,27 @@ async def spoiled(stage: DesktopStage, start: Home, allowed: Allowed) -> list[st
     return found + await _moved(stage, start, now, allowed)
 
 
-def _rights(path: str, was: FileEntry | None, entry: FileEntry | None, free: bool) -> list[str]:
-    """What is wrong with the kind and the permissions of something that may change."""
+def _rights(path: str, before: Collection[FileEntry], entry: FileEntry | None, free: bool) -> list[str]:
+    """What is wrong with the kind and the permissions of something that may change. before: what it was, or may have
+    been before it was moved; nothing where it is new."""
     if entry is None:
         return []
     if entry.kind not in ("file", "folder"):
         return [f"{path} is a {entry.kind}"]
-    strange = STRANGE if entry.kind == "file" else STRANGE_OF_FOLDER
-    if free or (was is not None and was.mode == entry.mode) or not entry.mode & strange:
+    if before:
+        kept = any(was.mode == entry.mode or {was.mode, entry.mode} <= {*ANEW} for was in before)
+    else:
+        kept = not entry.mode & (STRANGE if entry.kind == "file" else STRANGE_OF_FOLDER)
+    return [] if free or kept else [f"the permissions of {path} were changed"]
+
+
+async def _moved_here(stage: DesktopStage, start: Home, now: Mapping[str, FileEntry], path: str) -> list[FileEntry]:
+    """The files of the start that are gone, and whose content a new file has."""
+    entry = now.get(path)
+    if entry is None or entry.kind != "file" or not entry.size:
         return []
-    return [f"the permissions of {path} were changed"]
+    gone = [old for old, content in start.contents.items() if old not in now and len(content) == entry.size]
+    return [start.entries[old] for old in gone if not await _differs(stage, path, start.contents[old])]
 
 
 async def _differs(stage: DesktopStage, path: str, content: bytes) -> bool:

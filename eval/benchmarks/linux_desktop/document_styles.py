@@ -20,6 +20,33 @@ _MARKS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
     "hidden": ("text", "display", ("true",)),
     "raised": ("style", "text-position", ("0% 100%",)),
 }
+# what shapes letters and paragraphs otherwise, and the values that change nothing; a value of the plain style is none
+_SHAPES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("fo", "font-size"): (),
+    ("style", "font-name"): (),
+    ("fo", "font-family"): (),
+    ("fo", "font-variant"): ("normal",),
+    ("fo", "letter-spacing"): ("normal",),
+    ("fo", "text-shadow"): ("none",),
+    ("fo", "text-transform"): ("none",),
+    ("style", "font-relief"): ("none",),
+    ("style", "text-emphasize"): ("none",),
+    ("style", "text-outline"): ("false",),
+    ("style", "text-overline-style"): ("none",),
+    ("style", "text-scale"): ("100%",),
+    ("fo", "text-align"): ("start", "left"),
+    ("fo", "line-height"): ("100%", "normal"),
+    ("fo", "break-before"): ("auto",),
+    ("fo", "break-after"): ("auto",),
+    ("fo", "wrap-option"): ("no-wrap",),
+    ("style", "rotation-angle"): ("0",),
+    ("style", "vertical-align"): ("automatic", "auto"),
+    **{("fo", name): ("none",) for name in ("border", "border-top", "border-bottom", "border-left", "border-right")},
+    **{("fo", name): ("0",) for name in ("margin-top", "margin-bottom")},
+}
+INDENTS: Final = ("margin-left", "margin-right", "text-indent")
+_KINDS: Final = ("text-properties", "table-cell-properties", "paragraph-properties")
+PLAIN_STYLES: Final = {"paragraph": "Standard", "table-cell": "Default"}
 Marks = frozenset[str]
 PLAIN: Final[Marks] = frozenset()
 
@@ -36,23 +63,40 @@ class DocumentStyles:
                     self.styles[key] = each
 
     def of(self, family: str, style: str) -> Marks:
-        """What a style of a family (text, paragraph, table-cell) makes of its text: bold, and the names of _MARKS."""
-        found: dict[str, str] = {}
-        for _ in range(DEEPEST):
-            each = self.styles.get((family, style))
-            if each is None:
-                break
-            for kind in ("text-properties", "table-cell-properties"):
-                for properties in each.findall(qualified("style", kind)):
-                    for name, value in properties.attrib.items():
-                        found.setdefault(name, value)
-            style = each.get(qualified("style", "parent-style-name"), "")
+        """What a style of a family (text, paragraph, table-cell) makes of its text: bold, the names of _MARKS, `shaped`
+        for what else changes its look, and `indented`."""
+        found = self._properties(family, style)
+        plain = self._properties(family, PLAIN_STYLES.get(family, ""))
         marks = {mark for mark, (space, name, none) in _MARKS.items() if _says(found, space, name, none)}
         if found.get(qualified("fo", "font-weight")) in WEIGHTS:
             marks.add("bold")
         if found.get(qualified("style", "use-window-font-color")) == "true":
             marks.discard("coloured")
+        own = {name: value for name, value in found.items() if value != plain.get(name)}
+        if any(_says(own, space, name, none) for (space, name), none in _SHAPES.items()):
+            marks.add("shaped")
+        if any(_says(own, "fo", name, ("0",)) for name in INDENTS):
+            marks.add("indented")
         return frozenset(marks)
+
+    def chain(self, family: str, style: str) -> list[str]:
+        """The name of a style, and those of the styles that it builds on."""
+        names: list[str] = []
+        while style and len(names) < DEEPEST:
+            names.append(style)
+            each = self.styles.get((family, style))
+            style = "" if each is None else each.get(qualified("style", "parent-style-name"), "")
+        return names
+
+    def _properties(self, family: str, style: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in self.chain(family, style):
+            each = self.styles.get((family, name))
+            for kind in _KINDS:
+                for properties in () if each is None else each.findall(qualified("style", kind)):
+                    for attribute, value in properties.attrib.items():
+                        found.setdefault(attribute, value)
+        return found
 
 
 def _says(found: Mapping[str, str], space: str, name: str, none: tuple[str, ...]) -> bool:

@@ -176,7 +176,9 @@ def office(task: Instance) -> bytes | None:
         return book(table(grid))
     if isinstance(task, writer.Heading):
         lines = [
-            f'<text:h text:outline-level="1">{line}</text:h>' if line == task.line else paragraph(line)
+            f'<text:h text:style-name="Heading_20_1" text:outline-level="1">{line}</text:h>'
+            if line == task.line
+            else paragraph(line)
             for line in task.lines
         ]
         return text(lines)

@@ -25,13 +25,15 @@ def text_file(lines: Sequence[str]) -> bytes:
 @dataclass(frozen=True)
 class Paragraph:
     """A paragraph that was saved. `level`: of a heading, from 1; 0 for others; `runs`: its text in parts, each with how
-    it looks; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table."""
+    it looks; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table;
+    `styles`: the names of its style and of those that this builds on."""
 
     text: str
     level: int = 0
     runs: tuple[tuple[str, Marks], ...] = ()
     listed: bool = False
     cell: bool = False
+    styles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def _read(
         if each.tag in (qualified("text", "p"), qualified("text", "h")):
             level = each.get(qualified("text", "outline-level"), "0") if each.tag == qualified("text", "h") else "0"
             number = int(level) if level.isascii() and level.isdigit() and len(level) < 3 else 0
-            found.append(Paragraph(_plain(each), number, _runs(looks, each), bool(listed), cell))
+            styles = looks.chain("paragraph", each.get(qualified("text", "style-name"), ""))
+            found.append(Paragraph(_plain(each), number, _runs(looks, each), bool(listed), cell, tuple(styles)))
         else:
             inside = listed
             if each.tag == qualified("text", "list"):  # one within another has its style, where it names none

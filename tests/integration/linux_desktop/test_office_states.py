@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop import documents, steps
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.template import Instance
 from tests.support.folder_stage import FolderStage
+from tests.support.judged_homes import without_programs
 from tests.support.needs import lacking
 from tests.unit.linux_desktop.state import State
 from tests.unit.linux_desktop.states_office import of_sheets, of_texts
@@ -32,12 +32,7 @@ OFFICE = [
 
 @pytest.fixture(autouse=True)
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def shown(*_: object) -> None:
-        pass
-
-    monkeypatch.setattr(steps, "shown", shown)
-    monkeypatch.setattr(documents, "SAVING", 1)
-    monkeypatch.setattr(documents, "SAVING_S", 0.0)
+    without_programs(monkeypatch)
 
 
 def office_states() -> Iterator[tuple[Instance, State]]:
@@ -46,6 +41,11 @@ def office_states() -> Iterator[tuple[Instance, State]]:
         for state in (*of_sheets(task), *of_texts(task)):
             if state.name not in LOST:
                 yield task, state
+
+
+async def begin(stage: FolderStage, task: Instance, state: State) -> None:
+    await stage.begin(InstanceScene(task))
+    await state.make(stage)
 
 
 @pytest.mark.nightly
@@ -58,8 +58,7 @@ def test_documents_that_libreoffice_saved_are_judged_as_those_that_were_written(
     folder, told = tmp_path / "in", []
     folder.mkdir()
     for number, (task, state) in enumerate(office_states()):
-        asyncio.run(stage.begin(InstanceScene(task)))
-        asyncio.run(state.make(stage))
+        asyncio.run(begin(stage, task, state))
         file: str = task.file  # type: ignore[attr-defined]
         name = f"{number}{Path(file).suffix}"
         (folder / name).write_bytes((stage.home / file).read_bytes())

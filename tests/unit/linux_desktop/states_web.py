@@ -119,6 +119,8 @@ def of_web(task: Instance) -> Iterator[State]:
         for name, kind, url in (
             ("of another host", "wrong", f"http://example.org/{page}"),
             ("of an address that ends so", "wrong", f"http://127.0.0.1:8080/{other}/{page}"),
+            ("of another port", "wrong", f"http://127.0.0.1/{page}"),
+            ("of no port", "wrong", f"http://127.0.0.1:x/{page}"),
             ("of another page", "wrong", f"http://127.0.0.1:8080/{other}?/{page}"),
             ("by the name of this machine", "right", f"http://localhost:8080/{page}"),
         ):

@@ -9,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop import documents, steps
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene
-from eval.benchmarks.linux_desktop.templates import web_pages
-from eval.desktop import BrokenByAgent, Score
 from eval.desktops.hacked import visible_files
 from eval.scores.stats import wilson
 from tests.support.cases import every_case
 from tests.support.folder_stage import FolderStage
+from tests.support.judged_homes import score_now, without_programs
 from tests.unit.linux_desktop.state import State
 from tests.unit.linux_desktop.states import states
 
@@ -28,17 +25,7 @@ FEASIBLE = [name for name, template in TEMPLATES.items() if not template.about.i
 
 @pytest.fixture(autouse=True)
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def shown(*_: object) -> None:
-        pass
-
-    async def written(stage: FolderStage, path: str, content: bytes) -> None:
-        await stage.write_file(path, content)
-
-    monkeypatch.setattr(steps, "shown", shown)
-    monkeypatch.setattr(steps, "written", written)
-    for module in (documents, web_pages):
-        monkeypatch.setattr(module, "SAVING", 1)
-        monkeypatch.setattr(module, "SAVING_S", 0.0)
+    without_programs(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +48,7 @@ async def answers(stage: FolderStage, name: str, seed: int) -> list[tuple[State,
     for state in states(task, await visible_files(stage)):
         await stage.begin(InstanceScene(task))
         await state.make(stage)
-        try:
-            score = await stage.judge([Action(ActionType.DONE)])
-        except BrokenByAgent as error:
-            score = Score(0.0, False, {"broken": str(error)})
+        score = await score_now(stage)
         found.append((state, score.value, score.success == (state.kind == "right"), str(score.detail)))
     return found
 

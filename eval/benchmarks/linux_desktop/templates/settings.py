@@ -26,14 +26,71 @@ SWITCHES: Final = {
 }
 
 
-async def setting(stage: DesktopStage, name: str, group: str = GROUP) -> str | None:
-    """What GLib has stored for a setting; None where it was never set, or the store cannot be read."""
+# the other preferences of Mousepad 0.5, as they are where nobody has changed them
+UNCHANGED: Final[dict[str, dict[str, str]]] = {
+    "view": {
+        **dict.fromkeys(SWITCHES, "false"),
+        **dict.fromkeys(("auto-indent", "insert-spaces", "show-line-endings", "show-line-marks"), "false"),
+        **dict.fromkeys(("show-right-margin", "smart-backspace", "word-wrap"), "false"),
+        **dict.fromkeys(("indent-on-tab", "use-default-monospace-font"), "true"),
+        "color-scheme": "'none'",
+        "font-name": "'Monospace 10'",
+        "indent-width": "-1",
+        "right-margin-position": "80",
+        "smart-home-end": "'disabled'",
+        "tab-width": str(DEFAULT_WIDTH),
+    },
+    "view/show-whitespace": dict.fromkeys(("inside", "leading", "trailing"), "true"),
+    "file": {
+        **dict.fromkeys(("add-last-end-of-line", "auto-reload", "make-backup"), "false"),
+        "autosave-timer": "30",
+        "default-encoding": "'UTF-8'",
+        "monitor-changes": "true",
+        "monitor-disabling-timer": "500",
+        "session-restore": "'after-a-crash'",
+    },
+    "window": {
+        **dict.fromkeys(("always-show-tabs", "client-side-decorations", "cycle-tabs", "remember-position"), "false"),
+        **dict.fromkeys(("statusbar-visible", "toolbar-visible"), "false"),
+        **dict.fromkeys(("expand-tabs", "menubar-visible", "old-style-menu", "path-in-title"), "true"),
+        **dict.fromkeys(("remember-size", "remember-state"), "true"),
+        **dict.fromkeys([f"{bar}-visible-in-fullscreen" for bar in ("menubar", "statusbar", "toolbar")], "'auto'"),
+        "default-tab-sizes": "'2,3,4,8'",
+        "opening-mode": "'tab'",
+        "recent-menu-items": "10",
+        "toolbar-icon-size": "'small-toolbar'",
+        "toolbar-style": "'icons'",
+    },
+}
+
+
+async def changed(stage: DesktopStage) -> dict[str, str]:
+    """The preferences that are not as they were, as view/tab-width, and their values; nothing where the store cannot be
+    read."""
+    store = await stored(stage)
+    found: dict[str, str] = {}
+    for group in store.sections():
+        place = group.removeprefix("org/xfce/mousepad/preferences/")
+        if place == group:
+            continue
+        usual = UNCHANGED.get(place, {})
+        found |= {f"{place}/{name}": value for name, value in store.items(group) if value != usual.get(name)}
+    return found
+
+
+async def stored(stage: DesktopStage) -> configparser.RawConfigParser:
+    """What GLib has stored; nothing where it cannot be read."""
     store = configparser.RawConfigParser(strict=False)
     try:
         store.read_string((await content_of(stage, STORE) or b"").decode())
     except (configparser.Error, UnicodeDecodeError):
-        return None
-    return store.get(group, name, fallback=None)
+        return configparser.RawConfigParser()
+    return store
+
+
+async def setting(stage: DesktopStage, name: str, group: str = GROUP) -> str | None:
+    """What GLib has stored for a setting; None where it was never set, or the store cannot be read."""
+    return (await stored(stage)).get(group, name, fallback=None)
 
 
 @dataclass(frozen=True)
@@ -63,11 +120,11 @@ class TabWidth(Instance):
         await open_window(stage, [*KEPT, self.file], 1, self.file)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        others = [name for name in SWITCHES if name != self.switch and await setting(stage, name) == "true"]
+        others = {name for name in await changed(stage) if name not in ("view/tab-width", f"view/{self.switch}")}
         return judged(
             ("the tab width is right", 0.5, await setting(stage, "tab-width") == str(self.width)),
             ("the switch is on", 0.5, await setting(stage, self.switch) == "true"),
-            spoiled={f"{SWITCHES[name]} was switched on, too": True for name in others},
+            spoiled={f"the setting {name} was changed": True for name in sorted(others)},
         )
 
     def oracle(self, hand: Hand) -> Work:

@@ -230,9 +230,11 @@ class Bookmark(Instance):
         """Whether an address is the page's, on the site of this desktop."""
         try:
             told = urlsplit(url)
+            port = told.port
         except ValueError:
             return False
-        here = told.scheme == "http" and told.hostname in ("127.0.0.1", "localhost")
+        # the site has a port of its own, never that of http
+        here = told.scheme == "http" and told.hostname in ("127.0.0.1", "localhost") and port not in (None, 80)
         return here and (told.path, told.query) == (f"/{self.topics[self.topic]}", "")
 
     def mark(self, hand: Hand, name: str) -> Work:

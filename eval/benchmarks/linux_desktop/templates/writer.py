@@ -19,6 +19,7 @@ from eval.desktops.stage import DesktopStage
 
 WRITER: Final = "lowriter"
 LINES: Final = 5
+HEADING: Final = "Heading_20_1"  # the style's name in every language
 
 
 async def open_text(stage: DesktopStage, file: str, content: bytes) -> None:
@@ -90,7 +91,12 @@ class TextTask(Instance):
             "something was added": bool(found.added),
             "another line is a heading": any(each.level for each in others),
             "another line is in a list": any(each.listed for each in others),
-            "another line looks different": any(marks for each in others for text, marks in each.runs if text.strip()),
+            "another line looks different": any(
+                marks - {"indented"} if each.listed else marks
+                for each in others
+                for text, marks in each.runs
+                if text.strip()
+            ),
         }
 
     def allowed(self) -> Allowed:
@@ -166,9 +172,10 @@ class Heading(TextTask):
         return f'{self.file} is open. Make the line "{self.line}" a Heading 1, and save the file.'
 
     def reached(self, found: Written) -> TemplateJudgement:
-        levels = [each.level for each in found.paragraphs if each.text == self.line]
+        mine = [each for each in found.paragraphs if each.text == self.line]
+        heading = len(mine) == 1 and mine[0].level == 1 and HEADING in mine[0].styles
         return judged(
-            ("it is a heading", 1.0, levels == [1] and self.kept(found)),
+            ("it is a heading", 1.0, heading and self.kept(found)),
             spoiled=self.changed(found, self.line),
         )
 

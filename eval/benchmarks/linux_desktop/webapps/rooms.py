@@ -106,8 +106,8 @@ class Rooms(WebApp):
             return "The room has too few seats, or the number of people is missing."
         if given["begin"] not in HOURS or given["end"] not in HOURS or given["begin"] >= given["end"]:
             return "The end must be after the begin."
-        for each in self.bookings.values():
-            same = (each["room"], each["day"]) == (given["room"], given["day"]) and each["id"] != given["id"]
+        for key, each in self.bookings.items():
+            same = (each["room"], each["day"]) == (given["room"], given["day"]) and key != given["id"]
             if same and given["begin"] < each["end"] and each["begin"] < given["end"]:
                 return f"The room is taken by {each['title']}."
         return ""
