@@ -72,7 +72,8 @@ def of_text(path: str, text: str, before: str | None) -> Iterator[tuple[str, End
     def saved(other: str) -> Callable[[Path], object]:
         return partial(put, texts={path: other})
 
-    yield "only its user may read it", "right", at(lambda file: file.chmod(0o600))
+    # a file that was changed keeps its permissions; a new one may have these
+    yield "only its user may read it", "right" if before is None else "spoiled", at(lambda file: file.chmod(0o600))
     if text.endswith("\n") and (cut := text.removesuffix("\n")) not in ("", before):
         yield "no line break at its end", "right", saved(cut)
     lines = text.splitlines(keepends=True)
