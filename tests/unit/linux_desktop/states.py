@@ -134,7 +134,10 @@ def of_targets(task: Instance, start: dict[str, bytes]) -> Iterator[State]:
     def change(how: Callable[[FolderStage, Path], object]) -> Change:
         return after_solving(task, lambda stage: how(stage, stage.home / path))
 
-    yield State("rights of the user alone", "right", change(lambda stage, file: file.chmod(0o600)))
+    # what was there keeps its permissions, also when it was moved; what is new may have those of its writer
+    hidden = path.startswith(".") or isinstance(task, thunar_files.HiddenFile)  # `start` has none of these
+    old = hidden or path in start or targets[path] in [start[gone] for gone in task.removed() if gone in start]
+    yield State("rights of the user alone", "spoiled" if old else "right", change(lambda s, file: file.chmod(0o600)))
     if path not in task.removed():
         yield State("it may be run", "spoiled", change(lambda stage, file: file.chmod(0o755)))
         yield State("all may write it", "spoiled", change(lambda stage, file: file.chmod(0o666)))
