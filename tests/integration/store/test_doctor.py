@@ -152,4 +152,4 @@ def test_a_backend_that_does_not_answer_is_said(
 def test_backends_that_nobody_named_are_not_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     _, found = doctor(capsys, "--store", (tmp_path / "store").as_uri())
-    assert not {"docker", "kubernetes"} & set(found)
+    assert {found[name]["state"] for name in ("docker", "kubernetes")} == {"unused"}
