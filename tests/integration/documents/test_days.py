@@ -1,11 +1,9 @@
-"""The pages of day 3, 4 and 5: each line as a reader types it. Scripted servers speak the wires of both models; the SDKs,
-the desktops, the judge and the local queue are the real ones."""
+"""The pages of day 3, 4 and 5: each line as a reader types it. Scripted servers speak the wires of both models; the
+SDKs, the desktops, the judge and the local queue are the real ones."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
