@@ -33,6 +33,7 @@ from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
 from launcher.monitor.server.metrics import as_csv, charts, notes, run_metrics
+from launcher.monitor.server.output_pages import OutputPages
 from launcher.monitor.server.pictures import NoPicture, read_picture
 from launcher.monitor.server.queries import Queries, RunFilters
 from launcher.monitor.server.stream import Hub, TooMany
@@ -88,6 +89,7 @@ class MonitorPages:
         self.person = foreign.line(user())
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
         self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
+        self.outputs = OutputPages(self.queries, self.page, self._found, self._store)
         self.desktops = DesktopPages(self.page, self._found, self._store, self.live)
         folder = files("launcher.monitor.server") / "static"
         self._static = {name: (folder / name).read_bytes() for name in STATIC}
@@ -147,8 +149,11 @@ class MonitorPages:
             return RedirectResponse(f"/runs/{keys[0]}", 303)
         return self.page("run.html", **self._run(request))
 
-    def run_part(self, request: Request) -> Response:
+    def run_facts(self, request: Request) -> Response:
         return self.page("run_facts.html", **self._run(request))
+
+    def run_parts(self, request: Request) -> Response:
+        return self.page("run_parts.html", **self._run(request))
 
     def _found(self, request: Request) -> RowMapping:
         run = self.queries.run(_key(request.path_params["run"]))
