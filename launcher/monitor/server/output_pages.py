@@ -10,7 +10,7 @@ from urllib.parse import quote
 from sqlalchemy import RowMapping
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from launcher.monitor.server.blind import blind
 from launcher.monitor.server.queries import Queries
@@ -45,8 +45,10 @@ class OutputPages:
     def file(self, request: Request) -> Response:
         """A picture or a text as it is, after a comparison with its sha256; anything else as a download, which the
         browser never opens by itself."""
-        _, output, _ = self._output(request)
+        run, output, row = self._output(request)
         path = request.query_params.get("path", "")
+        if not path:
+            return RedirectResponse(f"/runs/{run['id']}/outputs/{quote(row['name'], safe='')}", 303)
         entry = output.manifest.files.get(path)
         if entry is None:
             raise HTTPException(404, "the output has no such file")
