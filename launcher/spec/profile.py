@@ -118,7 +118,7 @@ class Profile(msgspec.Struct, frozen=True):
         if traits(name).on_this_machine:  # one supervisor, one queue
             own = self.local
             told = {"notify": self.read_in} if self.notify else {}  # who reads it there finds the same channels
-            ignored = {"ignore": own.ignore} if own.ignore else {}
+            ignored: dict[str, Any] = {"ignore": own.ignore} if own.ignore else {}
             ignored |= {"python": own.python} if own.python else {}
             return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus, **ignored, **told}
         return dict(self.blocks.get(name, {}))
