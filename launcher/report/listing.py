@@ -61,7 +61,7 @@ def _by_outcome(episodes: Sequence[ShownEpisode]) -> list[Markup]:
         count = f"{len(mine)} episode{'' if len(mine) == 1 else 's'}"
         summary = tag("summary", badge(OUTCOMES.get(outcome, outcome), KINDS.get(outcome, "")), tag("b", count))
         lines = tag("div", *map(_line, mine), class_="episodes")
-        opened = any(episode.opened for episode in mine) or (outcome == order[0] and len(mine) <= OPENED)
+        opened = len(mine) <= OPENED and (outcome == order[0] or any(episode.opened for episode in mine))
         groups.append(tag("details", summary, lines, class_="outcome", open=opened))
     return groups
 
