@@ -132,7 +132,7 @@ def resolve_loaded(
     if not all(traits(name).runs_images for name in names):
         from launcher.spec.environment import local_environment
 
-        environment = local_environment(settings.local.ignore).digest
+        environment = local_environment(settings.local.ignore, python=settings.local.python).digest
     return Jobs(resolve(loaded, settings, environment=environment, backend=backend, fresh=fresh), settings)
 
 
@@ -206,7 +206,7 @@ def submit(
     store = open_store(settings.store)
     environment = None
     if not traits(names[0]).runs_images:
-        environment = local_environment(settings.local.ignore, remember=not dry_run)
+        environment = local_environment(settings.local.ignore, python=settings.local.python, remember=not dry_run)
         check_environment(group.runs, environment)
         if not dry_run:  # before the runtime compares with it
             keep(environment)

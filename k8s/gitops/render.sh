@@ -8,5 +8,5 @@ case $launcher in
   */*) launcher=$PWD/$launcher ;; # a path from where the caller stands
 esac
 cd "$(dirname "$0")"
-$launcher render src -o jobs
+$launcher render src --to jobs
 $launcher lint jobs

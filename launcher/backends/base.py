@@ -413,7 +413,8 @@ class StopsQueues(Protocol):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """One line of `launcher doctor`. `state`: ok, warning or failed; `fix`: what to do about it; `code`: the exit code
+    """One line of `launcher doctor`. `state`: ok, warning, failed, or unused for
+    what is not set up here and may be; `fix`: what to do about it; `code`: the exit code
     of a failure."""
 
     check: str

@@ -24,6 +24,9 @@ FILTERS: Final = {
     "failure": "why it failed",
 }
 KINDS: Final = {"solved": "good", "failed": "bad"}
+OUTCOMES: Final = {"infra": "infrastructure failed"}
+FIRST: Final = ("failed", "infra", "not run")  # what a reader looks at first
+OPENED: Final = 20  # episodes of an open fold, at most
 
 
 def episode_list(report: Report) -> Markup | None:
@@ -36,15 +39,31 @@ def episode_list(report: Report) -> Markup | None:
     if report.pictures:
         beside = f"The pictures are too large for one file: they are in the folder {report.pictures} beside this page."
         notes.append(tag("p", f"{beside} Keep both together.", class_="note"))
-    lines = [_line(episode) for episode in episodes]
     return tag(
         "div",
         tag("h2", "Replays"),
         *notes,
         _filters(episodes),
-        tag("div", *lines, class_="episodes"),
+        tag("div", *_by_outcome(episodes), class_="episodes"),
         data_episodes=True,
     )
+
+
+def _by_outcome(episodes: Sequence[ShownEpisode]) -> list[Markup]:
+    """The lines, folded by outcome where there are several: what failed comes first, and is open."""
+    named = {episode.outcome for episode in episodes}
+    order = [*(outcome for outcome in FIRST if outcome in named), *sorted(named.difference(FIRST))]
+    if len(order) < 2:
+        return [_line(episode) for episode in episodes]
+    groups = []
+    for outcome in order:
+        mine = [episode for episode in episodes if episode.outcome == outcome]
+        count = f"{len(mine)} episode{'' if len(mine) == 1 else 's'}"
+        summary = tag("summary", badge(OUTCOMES.get(outcome, outcome), KINDS.get(outcome, "")), tag("b", count))
+        lines = tag("div", *map(_line, mine), class_="episodes")
+        opened = len(mine) <= OPENED and (outcome == order[0] or any(episode.opened for episode in mine))
+        groups.append(tag("details", summary, lines, class_="outcome", open=opened))
+    return groups
 
 
 def _filters(episodes: Sequence[ShownEpisode]) -> Markup | None:
@@ -64,7 +83,7 @@ def _filters(episodes: Sequence[ShownEpisode]) -> Markup | None:
 
 
 def _line(episode: ShownEpisode) -> Markup:
-    outcome = {"infra": "infrastructure failed"}.get(episode.outcome, episode.outcome)
+    outcome = OUTCOMES.get(episode.outcome, episode.outcome)
     facts = [
         episode.agent,
         f"seed {episode.seed}" if episode.seed else "",

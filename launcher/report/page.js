@@ -62,6 +62,7 @@ for (const replay of document.querySelectorAll("[data-replay]")) {
 }
 for (const list of document.querySelectorAll("[data-episodes]")) {
   const form = list.querySelector(".filters"), lines = [...list.querySelectorAll(".episode")];
+  const folds = [...list.querySelectorAll(".outcome")].map(fold => [fold, fold.open]);
   if (!form) continue;
   const texts = lines.map(line => [...line.querySelectorAll("summary, .why, header b, code")]
     .map(node => node.textContent).join(" ").toLowerCase());
@@ -73,6 +74,12 @@ for (const list of document.querySelectorAll("[data-episodes]")) {
       line.hidden = !(chosen.every(one => line.dataset[one.name] === one.value) && words.every(word => texts[k].includes(word)));
       count += !line.hidden;
     });
+    for (const [fold, opened] of folds) {  // a fold opens while the fields choose something in it
+      fold.hidden = !fold.querySelector(".episode:not([hidden])");
+      if (words.length || chosen.length) fold.open = true;
+      else if (fold.dataset.chosen) fold.open = opened;
+      fold.dataset.chosen = words.length || chosen.length ? "yes" : "";
+    }
     form.querySelector("output").textContent = `${count} shown`;
   }
   form.addEventListener("input", filter);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -64,8 +65,21 @@ def render(report: Report) -> str:
         tag("style", Markup(style)),
     )
     footer = tag("footer", f"Slipway · read from {report.store} · every figure comes from verified files in that store")
-    body = tag("body", tag("main", *filter(None, sections), footer), tag("script", Markup(script)))
+    shown = [section for section in sections if section]
+    body = tag("body", tag("main", *_with_contents(shown), footer), tag("script", Markup(script)))
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _with_contents(sections: Sequence[Markup]) -> list[Markup]:
+    """The sections, and after the first, which is the title, links to the others; each begins with its heading."""
+    out: list[Markup] = []
+    links: list[Markup] = []
+    for place, section in enumerate(sections):
+        if place and (heading := re.search(r"<h2>(.*?)</h2>", section, re.DOTALL)):
+            links.append(tag("a", Markup(heading[1]), href=f"#part-{place}"))
+            section = Markup(f'{section[: heading.start()]}<h2 id="part-{place}">{section[heading.start() + 4 :]}')
+        out.append(section)
+    return [*out[:1], tag("nav", *links, class_="contents", aria_label="contents"), *out[1:]] if len(links) > 1 else out
 
 
 def write(store: Store, selection: Selection, path: Path, prices: Prices | None = None) -> Report:

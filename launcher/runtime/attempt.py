@@ -274,7 +274,7 @@ class MemberAttempt:
         self.state.stored = self.stored()
         self.metrics.poll()
         progress = read_progress(self.context.folders.progress, self.output.masker)
-        step, total = self.state.step, self.state.total
+        step, total, message = self.state.step, self.state.total, self.state.message
         if progress is None:
             self.state.step = self.metrics.step
         else:
@@ -283,6 +283,8 @@ class MemberAttempt:
             self.state.message = ": ".join(filter(None, (progress.phase, progress.message)))
         if self.state.step is not None and (step is None or self.state.step < step or self.state.total != total):
             self.state.first = (self.state.step, seconds)
+        if (step, message) == (None, "") != (self.state.step, self.state.message):
+            self.member.beat_soon()  # the first thing that the command says of itself
         if self.member.stopped.is_set() or self.signals.terminated is not None:
             self.state.phase = "stopping"
         if seconds >= self.usage_due:

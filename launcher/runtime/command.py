@@ -23,6 +23,7 @@ from launcher.runtime.credentials import for_command
 from launcher.runtime.folders import Folders
 from launcher.runtime.inputs.hub import names_commit
 from launcher.runtime.settings import AttemptError, MemberAddress
+from launcher.spec.environment import PYTHON
 from launcher.spec.model import ResolvedJob
 from launcher.spec.threads import PROCESSES, THREADS, threads, whole
 from launcher.spec.variables import endpoint, expand, port
@@ -108,8 +109,9 @@ def environment(
     env.setdefault("PYTHONUNBUFFERED", "1")  # so that the log shows each line at once
     # torchrun ends its processes 30 s after SIGTERM, whatever they have to save
     env.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(math.ceil(job.limits.grace)))
-    if address.placement.is_process:  # without an image, `python` is the one that the launcher is installed in
-        env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH") or os.defpath])
+    if address.placement.is_process:  # without an image: the one that the profile names, else the launcher's
+        python = Path(environ.get(PYTHON) or sys.executable)
+        env["PATH"] = os.pathsep.join([str(python.parent), env.get("PATH") or os.defpath])
     if images := _images(job, address):
         env["SLIPWAY_IMAGES"] = json.dumps(images, sort_keys=True)
     if job.code:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from launcher.reasons import Reason
 from launcher.runtime.settings import AttemptError
-from launcher.spec.environment import IGNORED, is_local, other_packages
+from launcher.spec.environment import IGNORED, PYTHON, is_local, other_packages
 from launcher.spec.model import Role
 
 
@@ -17,6 +17,6 @@ def check_packages(role: Role, environ: Mapping[str, str]) -> None:
     wanted, ignored = role.image.environment, environ.get(IGNORED)
     if not is_local(wanted) or ignored is None:
         return
-    why = other_packages(wanted, [name for name in ignored.split(",") if name])
+    why = other_packages(wanted, [name for name in ignored.split(",") if name], environ.get(PYTHON, ""))
     if why is not None:
         raise AttemptError(Reason.CONFIG_ERROR, why)

@@ -84,6 +84,10 @@ class Distribution(NamedTuple):
                 elif line:
                     yield f'{line}; extra == "{extra}"' if extra else line
 
+    def extras(self) -> dict[str, list[str]]:
+        """Its extras -> the names of the distributions that each needs on this system."""
+        return {extra: [name for name, _ in nodes] for extra, nodes in _needs(self).items() if extra}
+
     def top_names(self) -> set[str]:
         """What it brought into its folder of distributions: modules, and folders of them."""
         names = {self.name.replace("-", "_")}  # Debian deletes the list of files

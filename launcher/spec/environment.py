@@ -4,6 +4,7 @@ import, code that no version names, and Slipway's own source (docs/explanation/a
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ import msgspec
 
 from launcher import files
 from launcher.decoding import decode
-from launcher.errors import Conflict
+from launcher.errors import BadInput, Conflict
 from launcher.spec.distributions import RULES, Distribution, installed, left_out, of_none, plain_name
 from launcher.spec.local_code import FileHashes, content, listed, roots
 from launcher.spec.model import ResolvedJob
@@ -24,6 +25,7 @@ from launcher.trees import PACKED
 OWN: Final = "slipway-cua"
 SOURCES: Final = ("training", "eval", "launcher/runtime")
 IGNORED: Final = "SLIPWAY_IGNORED"  # the variable that tells a local runtime what `ignore` was, with commas
+PYTHON: Final = "SLIPWAY_PYTHON"  # ... and which Python its command finds; unset: the launcher's
 NAMED: Final = 5  # differences that a message names, at most
 _PACKED: Final = str(PACKED)
 _SITES: Final = ("site-packages", "dist-packages")
@@ -37,18 +39,21 @@ class LocalEnvironment(NamedTuple):
     digest: str
     parts: Mapping[str, str]
     ignore: tuple[str, ...] = ()
+    python: str = ""
 
 
-def local_environment(ignore: Collection[str] = (), *, remember: bool = False) -> LocalEnvironment:
-    """The environment of a command that this interpreter starts now. `ignore`: distributions that are not counted, with
-    what they alone bring. `remember`: keeps in the user's cache what took long to find out. Raises BadInput."""
+def local_environment(ignore: Collection[str] = (), *, python: str = "", remember: bool = False) -> LocalEnvironment:
+    """The environment of a command that an interpreter starts now. `ignore`: distributions that are not counted, with
+    what they alone bring. `python`: the interpreter's path; empty for this one. `remember`: keeps in the user's cache
+    what took long to find out. Raises BadInput."""
     hashes = FileHashes(_cache() / "code.json")
-    parts = {"python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}", "slipway": _own(hashes)}
-    sites = list(dict.fromkeys(path for path in sys.path if os.path.basename(path) in _SITES))  # noqa: PTH119
+    of = interpreter(python)
+    parts = {"python": of.version, "slipway": _own(hashes, of.packages)}
+    sites = list(dict.fromkeys(path for path in of.search if os.path.basename(path) in _SITES))  # noqa: PTH119
     found = installed(sites)
     tools = _tools(found, ignore, remember)
     parts |= {name: _version(one, hashes) for name, one in found.items() if name not in tools and name != OWN}
-    own = {os.path.realpath(root) for root in _roots().values()}
+    own = {os.path.realpath(root) for root in of.packages.values()}
     ignored = {plain_name(name) for name in ignore}
     copied = [(name, path) for name, path in _copied(sites, found, remember) if not _is_one_of(name, ignored)]
     for name, path in (*_code(sites), *copied):
@@ -57,7 +62,7 @@ def local_environment(ignore: Collection[str] = (), *, remember: bool = False) -
     if remember:
         hashes.save()
     text = "".join(f"{name} {value}\n" for name, value in sorted(parts.items()))
-    return LocalEnvironment(hashlib.sha256(text.encode()).hexdigest(), parts, tuple(ignore))
+    return LocalEnvironment(hashlib.sha256(text.encode()).hexdigest(), parts, tuple(ignore), python)
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -87,11 +92,12 @@ def is_local(environment: str) -> bool:
     return len(environment) == 64
 
 
-def other_packages(wanted: str, ignore: Collection[str]) -> str | None:
+def other_packages(wanted: str, ignore: Collection[str], python: str = "") -> str | None:
     """What a message says of a run that is named for other packages than this machine's; None where they are the same.
-    `ignore` counts only where this machine does not know with what the run was named."""
+    `ignore` counts only where this machine does not know with what the run was named. `python`: as for
+    `local_environment`."""
     before = kept(wanted)
-    now = local_environment(before.ignore if before is not None else ignore)
+    now = local_environment(before.ignore if before is not None else ignore, python=python)
     if now.digest == wanted:
         return None
     return (
@@ -104,7 +110,11 @@ def check_environment(jobs: Iterable[ResolvedJob], now: LocalEnvironment) -> Non
     """Raises Conflict for a job that is named for other packages than this machine's, as one of a retry may be."""
     for job in jobs:
         for wanted in {role.image.environment for role in job.roles.values()}:
-            if is_local(wanted) and wanted != now.digest and (why := other_packages(wanted, now.ignore)) is not None:
+            if (
+                is_local(wanted)
+                and wanted != now.digest
+                and (why := other_packages(wanted, now.ignore, now.python)) is not None
+            ):
                 raise Conflict(f"{job.name}: {why}")
 
 
@@ -147,16 +157,53 @@ def _source_paths(folder: str) -> Iterator[str]:
                 yield f"{here}/{name}"
 
 
-def _roots() -> dict[str, Path]:
-    return {name: package.parent for name in ("launcher", "training", "eval") if (package := package_folder(name))}
+class Interpreter(NamedTuple):
+    """`version`: `cpython 3.11.7`; `search`: the folders in which it looks for modules; `packages`: Slipway's packages
+    -> the folder that each lies in."""
+
+    version: str
+    search: tuple[str, ...]
+    packages: Mapping[str, str]
 
 
-def _own(hashes: FileHashes) -> str:
+_OURS: Final = ("launcher", "training", "eval")
+# what `interpreter` has another Python say of itself; without the folder in which it happens to run
+_ASKED: Final = """
+import json, os, sys
+from importlib.util import find_spec
+sys.path = [path for path in sys.path if path]
+found = {name: find_spec(name) for name in sys.argv[1:]}
+print(json.dumps([sys.implementation.name, sys.version_info[:3], sys.path,
+    {name: os.path.dirname(os.path.dirname(one.origin or "")) for name, one in found.items() if one}]))
+"""
+
+
+def interpreter(python: str = "", modules: Collection[str] = _OURS) -> Interpreter:
+    """This interpreter, or the one of a path, which is started once; `packages` has those of `modules` that it finds,
+    which may be any. Raises BadInput where it cannot be started."""
+    if not python:
+        version = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
+        packages = {name: str(package.parent) for name in modules if (package := package_folder(name))}
+        return Interpreter(version, tuple(sys.path), packages)
+    import subprocess  # only a profile with a Python of its own needs it
+
+    try:
+        done = subprocess.run([python, "-c", _ASKED, *modules], capture_output=True, text=True, timeout=60, check=True)
+        name, version, search, found = json.loads(done.stdout)
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip().splitlines() or [f"it ended with {error.returncode}"])[-1]
+        raise BadInput(f"local.python: {python}: {said}; allowed: the path of a Python of 3.4 or newer") from None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"local.python: {python}: {why}; allowed: the path of a Python of 3.4 or newer") from None
+    return Interpreter(f"{name} {'.'.join(map(str, version))}", tuple(search), found)
+
+
+def _own(hashes: FileHashes, packages: Mapping[str, str]) -> str:
     """Slipway's own source that jobs run."""
     total = hashlib.sha256()
-    roots_ = _roots()
     for source in SOURCES:
-        root = roots_.get(source.partition("/")[0])
+        root = packages.get(source.partition("/")[0])
         for path in _source_paths(f"{root}/{source}") if root is not None else ():
             total.update(f"{hashes.sha256(path)}  {path[len(str(root)) + 1 :]}\n".encode())
     return total.hexdigest()[:16]

@@ -142,6 +142,10 @@ def _parsed(overrides: Sequence[str], names: Sequence[str], problems: Problems) 
             if route[0] in names and len(route) > 1:  # the job's name with a dot, as in a path
                 spelt = mask(text.replace(".", ":", 1)[:_SHOWN])
                 message = f"is a job; write `--set {spelt}`"
+            elif route[0] == "job" and len(route) > 1 and route[1] in JOB.fields:  # as a table or a query names it
+                message = (
+                    f"a path begins with a field of the job: write `--set {mask(text.partition('job.')[2][:_SHOWN])}`"
+                )
             problems.add(shown, 0, 0, str(route[0]), message, ", ".join(JOB.fields))
             continue
         documents = read_text(match["value"], shown, problems)

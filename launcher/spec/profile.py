@@ -89,6 +89,7 @@ class LocalSettings(msgspec.Struct, frozen=True):
     memory: int | None = None
     gpus: int | None = None
     ignore: tuple[str, ...] = ()  # distributions that are no part of a run's environment
+    python: str = ""  # the path of the Python that commands find; empty: the launcher's
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -117,7 +118,8 @@ class Profile(msgspec.Struct, frozen=True):
         if traits(name).on_this_machine:  # one supervisor, one queue
             own = self.local
             told = {"notify": self.read_in} if self.notify else {}  # who reads it there finds the same channels
-            ignored = {"ignore": own.ignore} if own.ignore else {}
+            ignored: dict[str, Any] = {"ignore": own.ignore} if own.ignore else {}
+            ignored |= {"python": own.python} if own.python else {}
             return {"state": own.state, "cpus": own.cpus, "memory": own.memory, "gpus": own.gpus, **ignored, **told}
         return dict(self.blocks.get(name, {}))
 
@@ -283,9 +285,10 @@ def _merge(
     if "store" in values:
         # made absolute here, because the path is relative to this file
         settings["store"] = absolute_store(values["store"], base, home)
-    if "state" in values.get("local", {}):
-        state = values["local"]["state"]
-        settings["local"]["state"] = home / state[2:] if state.startswith("~/") else base / state
+    for field, kind in (("state", Path), ("python", str)):
+        if field in values.get("local", {}):
+            path = values["local"][field]
+            settings["local"][field] = kind(home / path[2:] if path.startswith("~/") else base / path)
 
 
 def _origin(document: YamlDocument, route: tuple[str, ...]) -> str:

@@ -17,6 +17,8 @@ from uuid import uuid4
 from launcher.backends.base import CheckResult, backend
 from launcher.errors import SlipwayError, Unreachable
 from launcher.spec.backends import Traits, backends
+from launcher.spec.distributions import installed
+from launcher.spec.environment import OWN
 from launcher.spec.profile import Profile, load_profile
 from launcher.store.absent import EMPTY, MISSING, absence
 from launcher.store.base import Store
@@ -24,12 +26,14 @@ from launcher.store.check import conditional_puts_hold
 from launcher.store.file import FileStore
 from launcher.store.layout import CHECKS
 from launcher.store.opening import open_store
+from launcher.trees import document
 
 DEADLINE: Final = 10.0  # seconds for which one call to the store may retry: the user is waiting
 SKEW: Final = 60.0  # clock difference in seconds that causes no problem
 LISTED: Final = 10.0  # seconds after which an object has to be in the store's lists
 LOW: Final = 2 << 30  # free bytes below which a run will soon fail
 SCARCE: Final = 10 << 30
+NO_PROGRAM: Final = ("dev", "docs", "lambda")  # extras that no program of a user needs
 
 
 class LateList(SlipwayError):
@@ -65,6 +69,27 @@ def diagnose(cwd: Path, environ: Mapping[str, str], *, profile: str | None, stor
         # a backend that needs no image is always usable; an engine or a cluster only if the settings name it
         if not traits.runs_images or settings.backend == name or name in settings.blocks:
             yield from _backend(name, traits, settings)
+        else:
+            fix = f"to run jobs there: `{name}:` or `backend: {name}` in slipway.yaml, or --backend {name}"
+            yield CheckResult(name, "unused", "slipway.yaml does not name it", fix)
+    yield from _extras()
+
+
+def _extras() -> Iterator[CheckResult]:
+    """Which of this distribution's extras are there: all packages that they need, by their names."""
+    found = installed(list(dict.fromkeys(path for path in sys.path if Path(path).is_dir())))
+    own = found.get(OWN)
+    if own is None:  # the sources alone are on the path
+        return
+    for extra, needed in sorted(own.extras().items()):
+        if extra in NO_PROGRAM:
+            continue
+        if lacks := [name for name in needed if name not in found]:
+            page = document("docs/howto/install.md")
+            fix = f"install slipway-cua with its extra `{extra}`: {page}"
+            yield CheckResult(f"extra {extra}", "unused", f"lacks {', '.join(lacks)}", fix)
+        else:
+            yield CheckResult(f"extra {extra}", "ok", "all of its packages are there")
 
 
 def _python() -> CheckResult:

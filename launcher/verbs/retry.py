@@ -39,15 +39,16 @@ def retry(
     overrides: Sequence[str] = (),
     *,
     ignore: Sequence[str] = (),
+    python: str = "",
     images: Callable[[ResolvedJob], Mapping[str, str]] = lambda job: {},
     resume: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Group:
     """The group of new runs to submit: one for each of `runs` that failed or was cancelled, in their order.
 
-    One that ran with this machine's packages gets today's (`ignore`: the profile's), and one of `docker` the image that
-    its name has today (`images`: role -> id). Where they differ it starts from the beginning, because others made what
-    it would go on from; with `resume` it goes on all the same, and its result says so. `say` is given a line.
+    One that ran with this machine's packages gets today's (`ignore`, `python`: the profile's), and one of `docker` the
+    image that its name has today (`images`: role -> id). Where they differ it starts from the beginning, because others
+    made what it would go on from; with `resume` it goes on all the same, and its result says so. `say` is given a line.
 
     `overrides` are the texts of `--set`. They may change fields that are not part of the work: limits, labels,
     resources, timing, the backend's block. A run whose outputs were deleted may be retried, too; it starts from the
@@ -68,7 +69,7 @@ def retry(
     # runs of older launchers have such options in their job.json
     machine = {run: {**reached(stored[run]), **of_machine(job.backend, job.options)} for run, job in jobs.items()}
     jobs = {run: msgspec.structs.replace(job, options=portable(job.backend, job.options)) for run, job in jobs.items()}
-    jobs = _with_packages(store, jobs, ignore, images, resume, say)
+    jobs = _with_packages(store, jobs, ignore, python, images, resume, say)
     new = {run_id(jobs[run]): options for run, options in machine.items() if options}
     return msgspec.structs.replace(group_of(jobs, names), machine=new)
 
@@ -77,6 +78,7 @@ def _with_packages(
     store: Store,
     jobs: Mapping[str, ResolvedJob],
     ignore: Sequence[str],
+    python: str,
     images: Callable[[ResolvedJob], Mapping[str, str]],
     resume: bool,
     say: Callable[[str], None],
@@ -85,7 +87,8 @@ def _with_packages(
 
     @cache
     def instead_of(wanted: str) -> LocalEnvironment | None:
-        return local_environment(ignore) if other_packages(wanted, ignore) is not None else None
+        other = other_packages(wanted, ignore, python) is not None
+        return local_environment(ignore, python=python) if other else None
 
     works: dict[str, str] = {}  # of a job before -> now
     changed: dict[str, ResolvedJob] = {}

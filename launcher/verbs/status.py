@@ -27,6 +27,7 @@ from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
 from launcher.spec.turns import order
+from launcher.spec.variant import label_of
 from launcher.store.base import Store, settable
 from launcher.store.layout import RUNS, WORKS, RunKeys, work_run
 from launcher.store.proof import runs_of
@@ -85,6 +86,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     priced: PricedRun | None = None  # what its price depends on
     held: tuple[HeldTime, ...] = ()  # its attempts
     limits: Limits = Limits()
+    variant: str = ""  # what tells it from the other runs of its matrix: `lr=1e-05,seed=0`
 
     @property
     def final(self) -> bool:
@@ -129,6 +131,7 @@ def to_line(view: RunView, status: Status) -> Line:
         priced=PricedRun.of(job) if job is not None else None,
         held=held_times(view),
         limits=job.limits if job is not None else Limits(),
+        variant=label_of(job.name, job.variant) if job is not None else "",
     )
 
 

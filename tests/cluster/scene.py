@@ -57,7 +57,7 @@ class Scene:
 
     def render(self, *jobs: Mapping[str, Any]) -> list[str]:
         """Adds the jobs' files; gives the ids of the runs, in order."""
-        text = self.desk.launcher("render", self.desk.write(*jobs), "-o", self.jobs)
+        text = self.desk.launcher("render", self.desk.write(*jobs), "--to", self.jobs)
         names = [Path(line.partition(": ")[0]) for line in text.splitlines() if line.endswith(("written", "unchanged"))]
         runs: dict[str, str] = {}
         for path in names:

@@ -37,7 +37,7 @@ def waiting(laptop: Laptop, name: str, *, limits: Mapping[str, Any] | None = Non
 def rendered(laptop: Laptop, *jobs: Mapping[str, Any]) -> tuple[Path, list[str]]:
     """The folder of rendered files, and the runs in them."""
     folder = laptop.path / "rendered"
-    laptop.launcher("render", laptop.write(*jobs), "-o", folder)
+    laptop.launcher("render", laptop.write(*jobs), "--to", folder)
     runs: dict[str, str] = {}
     for path in folder.iterdir():
         for document in yaml.safe_load_all(path.read_text()):

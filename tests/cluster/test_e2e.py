@@ -102,7 +102,7 @@ def test_cancel_ends_the_pods_and_a_gitops_controller_brings_nothing_back(laptop
     laptop.launcher("cancel", run, "--reason", "enough")
     assert laptop.result(run).outcome == "cancelled"
     laptop.cluster.wait_for("the Job to go", lambda: laptop.cluster.get("job", run, laptop.namespace) is None, 60)
-    laptop.launcher("render", "job.yaml", "-o", "rendered")
+    laptop.launcher("render", "job.yaml", "--to", "rendered")
     laptop.cluster.kubectl("apply", "--server-side", "-f", str(laptop.path / "rendered"))
     laptop.ended_job(run)
     assert len(read_run(laptop.store, run).attempts) == 1  # its runtime saw cancel.json and left
@@ -161,13 +161,13 @@ def test_applying_a_rendered_folder_again_is_a_no_op_and_a_changed_field_is_a_ne
     job = laptop.job("git", "time.sleep(1)")
     laptop.write(job)
     folder = laptop.path / "rendered"
-    laptop.launcher("render", "job.yaml", "-o", folder)
+    laptop.launcher("render", "job.yaml", "--to", folder)
     first = laptop.cluster.kubectl("apply", "--server-side", "-f", str(folder), "-o", "json")
     again = laptop.cluster.kubectl("apply", "--server-side", "-f", str(folder), "-o", "json")
     old, same = json.loads(first)["metadata"], json.loads(again)["metadata"]
     assert (old["uid"], old["generation"]) == (same["uid"], same["generation"])
     laptop.write({**job, "env": {"CHANGED": "1"}})
-    laptop.launcher("render", "job.yaml", "-o", folder)
+    laptop.launcher("render", "job.yaml", "--to", folder)
     laptop.cluster.kubectl("apply", "--server-side", "-f", str(folder))
     jobs = {
         one["metadata"]["name"]: one["metadata"]["uid"]
@@ -178,7 +178,7 @@ def test_applying_a_rendered_folder_again_is_a_no_op_and_a_changed_field_is_a_ne
     assert {laptop.result(run).outcome for run in jobs} == {"succeeded"}  # nobody submitted: the runtime wrote job.json
     assert {one["run"] for one in json.loads(laptop.launcher("status", "-o", "json"))} == set(jobs)
     kept = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    laptop.launcher("render", "job.yaml", "-o", folder)
+    laptop.launcher("render", "job.yaml", "--to", folder)
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == kept
 
 
@@ -248,7 +248,7 @@ def test_two_clusters_with_one_store_run_it_once(
     assert other_cluster.launcher() == cluster.launcher()  # made of the same files, so the same digest
     job = laptop.counting("both", steps=40)
     laptop.write(job)
-    laptop.launcher("render", "job.yaml", "-o", "rendered")
+    laptop.launcher("render", "job.yaml", "--to", "rendered")
     (file,) = (laptop.path / "rendered").iterdir()
     run = file.stem
     cluster.apply(file.read_text())

@@ -120,7 +120,7 @@ def spot_queue(desk: Desk) -> None:
 def rendered(desk: Desk, *jobs: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The file that `render -o` writes for a job, and its object."""
     folder = desk.path / f"jobs-{jobs[0]['name']}"
-    desk.launcher("render", desk.write(*jobs), "-o", folder)
+    desk.launcher("render", desk.write(*jobs), "--to", folder)
     (file,) = folder.iterdir()
     (value,) = yaml.safe_load_all(file.read_text())
     return file, value

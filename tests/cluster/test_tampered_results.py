@@ -20,7 +20,7 @@ SCORING = '(out / "score").write_text(E.get("SCORE", "0.50"))'
 
 def rendered(laptop: Laptop, job: Mapping[str, Any]) -> dict[str, Any]:
     folder = laptop.path / "rendered"
-    laptop.launcher("render", laptop.write(job), "-o", folder)
+    laptop.launcher("render", laptop.write(job), "--to", folder)
     (path,) = folder.iterdir()
     value: dict[str, Any] = yaml.safe_load(path.read_text())
     return value

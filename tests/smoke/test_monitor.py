@@ -32,7 +32,8 @@ TOKEN, PORT = "token-of-this-test", 8640
 CODES = EntryCodes()
 START = ("/", "/evaluations", "/trainings", "/verdicts", "/search?q=login")
 KINDS = {
-    "/", "/now/runs", "/runs/N", "/runs/N/facts", "/runs/N/log", "/runs/N/job", "/runs/N/metrics.csv",
+    "/", "/now/runs", "/runs/N", "/runs/N/facts", "/runs/N/parts", "/runs/N/log", "/runs/N/job", "/runs/N/metrics.csv",
+    "/runs/N/outputs/results",
     "/evaluations", "/evaluations/N", "/evaluations/N/table", "/judge/N", "/verdicts", "/search",
     "/trainings", "/trainings/N", "/trainings/N/line", "/trainings/N/steps/N", "/trainings/N/steps/N/groups",
     "/groups/N", "/rollouts/N", "/rollouts/N/N.picture", "/static/monitor.js", "/static/monitor.css",

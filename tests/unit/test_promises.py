@@ -31,6 +31,6 @@ def test_the_python_api_is_what_its_page_names() -> None:
 
 
 def test_a_deprecation_lives_for_one_minor_version() -> None:
-    """Once a release was made, what is deprecated is listed; before it, nothing can be."""
-    assert "Nothing is deprecated today: 0.1.0 is the first release." in TEXT
+    """What is deprecated is listed, with the version that refuses it."""
+    assert "Deprecated today, refused from 0.2 on: `launcher render -o DIR` (`--to DIR`)." in TEXT
     assert launcher.__version__.rpartition(".")[0] == "0.1", "list what 0.1.0 had and this version warns of"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -122,8 +123,14 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
 
 
 def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What defines the scores beside the options: the version of the templates, and what this machine cannot hide."""
-    return {"revision": f"templates {VERSION}", **of_this_machine(options)}
+    """What defines the scores beside the options: the version of the templates, and what this machine cannot hide. A
+    task set is told by its tasks, wherever its folder lies: two runs have their own copies of one input."""
+    told = {"revision": f"templates {VERSION}", **of_this_machine(options)}
+    files = _options(options).files
+    if files is not None:
+        lines = "".join(f"{one.template} {one.split} {one.seed}\n" for one in read(Path(files)))
+        told["files"] = hashlib.sha256(lines.encode()).hexdigest()[:12]
+    return told
 
 
 def redraw(task: Task, seed: int, options: Mapping[str, Any]) -> Task:

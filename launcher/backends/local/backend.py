@@ -15,7 +15,7 @@ from launcher.backends.local.state import QueueNote, Site, StartRecord, StateDir
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.files import create_all, replace_all
 from launcher.protocol.records import Placement
-from launcher.spec.environment import IGNORED
+from launcher.spec.environment import IGNORED, PYTHON
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
@@ -60,7 +60,7 @@ class LocalBackend:
             if short := room.shortage(job):
                 wrong.append(f"{run_id(job)}: {short}")
             for role in job.roles.values() if self.in_this_python else ():
-                if why := lacking(role.command, role.env):
+                if why := lacking(role.command, role.env, str(self.options.get("python", ""))):
                     wrong.append(f"{run_id(job)}: {why}")
             missing = secrets.missing(self.state.secrets, job.secrets)
             wrong += [f"{run_id(job)}: secret {name}: {why}" for name, why in missing.items()]
@@ -80,6 +80,8 @@ class LocalBackend:
         told = self.options.get("notify")
         notify = (str(told[0]), str(told[1])) if isinstance(told, tuple) else None
         site = {**own_site(), IGNORED: ",".join(self.options.get("ignore", ()))}  # type: ignore[arg-type]
+        if self.in_this_python and "python" in self.options:
+            site[PYTHON] = str(self.options["python"])
         shell = Site(python(), 0, site, private_variables(os.environ), notify, umask=umask())
         sites = {
             run: msgspec.structs.replace(shell, order=time.time_ns(), images=dict(self.images(jobs[run])))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final
 
+from launcher.spec.environment import interpreter
 from launcher.trees import document
 
 _STARTERS: Final = ("python", "python3", "torchrun", "accelerate")  # found in this Python's folder, first on the PATH
@@ -26,17 +27,27 @@ _NEEDS: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def lacking(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Why `command` cannot run in this Python; None where it can, or is not one of our programs. A command with a PATH
-    or PYTHONPATH of its own (`env`) may find another Python or more packages, and is left alone."""
+def lacking(command: Sequence[str], env: Mapping[str, str], python: str = "") -> str | None:
+    """Why `command` cannot run in this Python, or in the one of the path `python`; None where it can, or is not one of
+    our programs. A command with a PATH or PYTHONPATH of its own (`env`) may find another Python or more packages, and
+    is left alone. Raises BadInput where `python` cannot be started."""
     if not command or command[0] not in _STARTERS or "-m" not in command[:-1] or {"PATH", "PYTHONPATH"} & set(env):
         return None
     program = command[command.index("-m") + 1]
     fits = [name for name in _NEEDS if program == name or program.startswith(f"{name}.")]
-    missing = [module for module in _NEEDS[max(fits, key=len)] if find_spec(module) is None] if fits else []
+    if not fits:
+        return None
+    needed = _NEEDS[max(fits, key=len)]
+    if python:
+        needed = (program.partition(".")[0], *needed)
+        there = interpreter(python, needed).packages
+        missing = [module for module in needed if module not in there]
+    else:
+        missing = [module for module in needed if find_spec(module) is None]
     if not missing:
         return None
     return (
-        f"`{program}` needs the Python packages {', '.join(missing)}, which {sys.executable} lacks: install "
-        f"Slipway with its extra `train` ({document('docs/howto/install.md')}), or choose a backend that runs images"
+        f"`{program}` needs the Python packages {', '.join(missing)}, which {python or sys.executable} lacks: install "
+        f"Slipway with its extra `train` there ({document('docs/howto/install.md')}), name another Python "
+        "(slipway.yaml, `local: {python: PATH}`), or choose a backend that runs images"
     )

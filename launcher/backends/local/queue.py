@@ -24,10 +24,12 @@ PRIORITY = "queue_priority"
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """A run that is ready and has no slots, with the resources it lacks."""
+    """A run that is ready and has no slots, with the resources it lacks. `after`: who has them, or has them reserved:
+    `RUN`, `RUN and 2 more`."""
 
     run: str
     lacks: str
+    after: str = ""
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -40,6 +42,7 @@ class QueuePlace(NamedTuple):
     at: int
     of: int
     lacks: str
+    after: str = ""
 
 
 def priority(job: ResolvedJob) -> int:
@@ -52,21 +55,48 @@ def waiting(slots: Slots, ready: Iterable[tuple[str, Need]]) -> tuple[Waiting, .
     """The waiting runs, in the order in which they will start. What is reserved for earlier runs counts as taken."""
     free = slots.free
     places = []
+    holders = {"cpus": _Holders(), "memory": _Holders(), "gpus": _Holders()}
+
+    def hold(run: str, need: Need) -> None:
+        for resource, of_it in holders.items():
+            if getattr(need, resource) > 0:
+                of_it.add(run)
+
+    for run, need in slots.holders.items():
+        hold(run, need)
     for run, need in ready:
-        places.append(Waiting(run, _lacks(need, free)))
+        lacks = _lacks(need, free)
+        places.append(Waiting(run, " and ".join(lacks.values()), str(holders[next(iter(lacks))]) if lacks else ""))
         free = free.minus(need)
+        hold(run, need)
     return tuple(places)
 
 
-def _lacks(need: Need, free: Need) -> str:
-    short = []
+class _Holders:
+    """Runs that have some of one resource: the first by its name, the others by their number."""
+
+    def __init__(self) -> None:
+        self.first, self.others = "", 0
+
+    def add(self, run: str) -> None:
+        if self.first:
+            self.others += 1
+        self.first = self.first or run
+
+    def __str__(self) -> str:
+        return f"{self.first} and {self.others} more" if self.others else self.first
+
+
+def _lacks(need: Need, free: Need) -> dict[str, str]:
+    """Resource -> how much of it is short, as a text."""
+    short = {}
     if need.cpus > max(free.cpus, 0) + 1e-9:
-        short.append(f"{need.cpus:g} cpu{'' if need.cpus == 1 else 's'}")
+        short["cpus"] = f"{need.cpus:g} cpu{'' if need.cpus == 1 else 's'}"
     if need.memory > max(free.memory, 0):
-        short.append(f"{need.memory / 2**30:.3g} GiB of memory")
+        short["memory"] = f"{need.memory / 2**30:.3g} GiB of memory"
     if need.gpus > max(free.gpus, 0):
-        short.append(f"{need.gpus} gpu{'' if need.gpus == 1 else 's'}")
-    return " and ".join(short)
+        short["gpus"] = f"{need.gpus} gpu{'' if need.gpus == 1 else 's'}"
+    return short
 
 
 def write(state: StateDir, runs: tuple[Waiting, ...]) -> None:
@@ -78,12 +108,13 @@ def write(state: StateDir, runs: tuple[Waiting, ...]) -> None:
 def places(state: StateDir) -> dict[str, QueuePlace]:
     """Run -> its place, for all runs that wait for slots."""
     order = (read(state.order, _Order) or _Order()).waiting
-    return {place.run: QueuePlace(at, len(order), place.lacks) for at, place in enumerate(order, 1)}
+    return {place.run: QueuePlace(at, len(order), place.lacks, place.after) for at, place in enumerate(order, 1)}
 
 
 def said(place: QueuePlace) -> str:
-    """`2nd of 5, waits for 2 cpus`."""
-    return f"{ordinal(place.at)} of {place.of}, waits for {place.lacks or 'slots'}"
+    """`2nd of 5, waits for 2 cpus, after RUN`."""
+    after = f", after {place.after}" if place.after else ""
+    return f"{ordinal(place.at)} of {place.of}, waits for {place.lacks or 'slots'}{after}"
 
 
 def ordinal(number: int) -> str:

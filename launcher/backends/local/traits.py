@@ -28,6 +28,12 @@ TRAITS: Final = Traits(
         Field("memory", SIZE, "memory that runs may use together", "all"),
         Field("gpus", Integer(0), "GPUs that runs may use together", "all"),
         Field(
+            "python",
+            Text("the path of a Python"),
+            "which Python commands find, and whose packages a run is named for",
+            "the launcher's",
+        ),
+        Field(
             "ignore",
             ListOf(Text("the name of a distribution")),
             "packages that are tools, and no part of what a run is",

@@ -19,7 +19,21 @@ DIGITS: Final = 4  # digits of an id's hash that stay
 BEGINNING: Final = 6  # characters of an id that stay on the narrowest terminal
 IDS: Final = ("run", "group")
 MATTER: Final = ("state", "reason", "ended")
-TEXTS: Final = ("message", "labels", "evidence", "detail", "notes", "jobs", "states", "usage", "name", "a", "b")
+TEXTS: Final = (
+    "message",
+    "variant",
+    "phase",
+    "labels",
+    "evidence",
+    "detail",
+    "notes",
+    "jobs",
+    "states",
+    "usage",
+    "name",
+    "a",
+    "b",
+)
 # the columns to leave out first
 LESS: Final = (
     "labels", "backend", "running", "group", "name", "checkpoint", "phase", "attempt", "eta", "code", "began", "host",

@@ -16,7 +16,7 @@ SUMMARY = (
     "Exit code 4: the store cannot be used."
 )
 EXAMPLE = "launcher doctor --store s3://bucket/agents"
-MARKS = {"ok": ("ok", "32"), "warning": ("warning", "33"), "failed": ("FAILED", "31")}
+MARKS = {"ok": ("ok", "32"), "warning": ("warning", "33"), "failed": ("FAILED", "31"), "unused": ("unused", "0")}
 
 
 CHECK = 19  # cells of a check's name

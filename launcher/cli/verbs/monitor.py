@@ -186,6 +186,7 @@ def _changes(profile: Profile) -> dict[str, Callable[[Store, str], str]]:
             store,
             [run],
             ignore=profile.local.ignore,
+            python=profile.local.python,
             images=lambda job: images_of(job, profile.backend_options(job.backend)),
         )
         done = api.submit(api.Jobs(group, msgspec.structs.replace(profile, store=store.url)))

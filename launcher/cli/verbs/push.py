@@ -15,7 +15,7 @@ from launcher.cli.jobs import add_job, resolved, tell_notes
 from launcher.cli.printing.output import emit
 
 SUMMARY = "Upload the code overlays of rendered jobs to the store, before somebody else applies the jobs."
-EXAMPLE = "launcher push jobs/ && launcher render jobs/ --backend kubernetes -o gitops/jobs"
+EXAMPLE = "launcher push jobs/ && launcher render jobs/ --backend kubernetes --to gitops/jobs"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -26,20 +26,25 @@ EXAMPLE = (
 def add(parser: argparse.ArgumentParser) -> None:
     add_job(parser)
     parser.add_argument(
-        "-o", "--output", metavar="DIR", help="write one file per object; the files of an unchanged run are not touched"
+        "--to", metavar="DIR", help="write one file per object; the files of an unchanged run are not touched"
     )
+    # until 0.2: `-o` means a format everywhere else
+    parser.add_argument("-o", "--output", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--explain", action="store_true", help="print where each value came from instead")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.output is not None:
+        print("launcher render: -o DIR goes away in 0.2: write --to DIR", file=sys.stderr)
+    to = args.to or args.output
     group, profile = resolved(args)
     if args.explain:
         tell_notes("render", group)
         print(explained(group))
         return 0
-    if args.output is not None:
+    if to is not None:
         refuse_ttl(group)
-        refuse_device_names([*args.paths, args.output], group)
+        refuse_device_names([*args.paths, to], group)
     from launcher.spec.places import telling_places
 
     documents: dict[str, str] = {}
@@ -53,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
             owners.setdefault(file, []).append(run)
         for warning in rendered.warnings:
             print(foreign.line(f"launcher render: {warning}"), file=sys.stderr)
-    if args.output is not None:
-        write(Path(args.output), documents, owners)
+    if to is not None:
+        write(Path(to), documents, owners)
     else:
         separator = "---\n" if len(documents) > 1 else ""
         sys.stdout.write("".join(separator + text for text in documents.values()))
@@ -69,7 +74,7 @@ def refuse_ttl(group: Group) -> None:
     for job in group.runs:
         if "ttl" in job.options:
             raise BadInput(
-                f"-o: {job.name} has {job.backend}.ttl, which deletes the finished object, and a GitOps controller "
+                f"--to: {job.name} has {job.backend}.ttl, which deletes the finished object, and a GitOps controller "
                 "would create it again; only `launcher submit` can use it: leave it out here "
                 f"(--set {job.backend}.ttl=null, or the profile)"
             )
@@ -107,7 +112,7 @@ def write(folder: Path, documents: Mapping[str, str], owners: Mapping[str, Colle
             part.replace(path)
             print(f"{path}: written", file=sys.stderr)
     except OSError as error:
-        raise BadInput(f"-o {folder}: {error.strerror}") from None
+        raise BadInput(f"--to {folder}: {error.strerror}") from None
 
 
 def explained(group: Group) -> str:

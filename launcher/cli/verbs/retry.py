@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         chosen.names,
         args.set,
         ignore=profile.local.ignore,
+        python=profile.local.python,
         images=lambda job: images_of(job, profile.backend_options(job.backend)),
         resume=args.resume,
         say=say,

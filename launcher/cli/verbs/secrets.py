@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     setter.add_argument("name", metavar="NAME")
     lister = verbs.add_parser("list", help="list the names, never the values")
     add_output(lister)
-    remover = verbs.add_parser("rm", help="remove a value")
+    remover = verbs.add_parser("remove", aliases=["rm"], help="remove a value")
     remover.add_argument("name", metavar="NAME")
     for each in (setter, lister, remover):
         each.add_argument("--profile", metavar="NAME", help="a named profile of slipway.yaml")
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         rows = [{"name": name, "where": where} for name, where in secrets.names(file).items()]
         emit(rows, args.output, ("name", "where"))
-    elif args.action == "rm":
+    elif args.action in ("remove", "rm"):
         secrets.remove(file, args.name)
     else:
         where = secrets.put(file, args.name, _value(args.name))

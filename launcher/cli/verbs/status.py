@@ -116,7 +116,9 @@ def run(args: argparse.Namespace) -> int:
             row(line, chosen.names.get(line.run, line.name), now) | {"group": groups.get(line.run)}
             for line in sorted_lines(lines, bool(args.names))
         ]
-        print_table(rows, WIDE if args.output == "wide" else COLUMNS, others)
+        columns = WIDE if args.output == "wide" else COLUMNS
+        # last, so that scripts find the other columns where they always are
+        print_table(rows, (*columns, "variant") if any(line.variant for line in lines) else columns, others)
     return 4 if args.names and any(line.state == DAMAGED for line in lines) else 0
 
 
@@ -160,13 +162,19 @@ def row(line: Any, name: str, now: float) -> dict[str, Any]:
         "running": duration(line.running) if line.running else None,
         "labels": ",".join(f"{key}={value}" for key, value in sorted(line.labels.items())),
         "message": line.detail or line.message,
+        "variant": line.variant,
     }
 
 
 def _place(line: Any) -> str:
-    """`2nd of 5` for a run that waits for slots on this machine."""
-    match = re.match(r"\d+(?:st|nd|rd|th) of \d+(?=, waits for )", line.detail) if line.state == "queued" else None
-    return match[0] if match else ""
+    """For a run that waits on this machine, its place and for whom it waits: `2nd of 5, after RUN`, `after RUN`."""
+    if line.state != "queued":
+        return ""
+    if match := re.match(r"(\d+(?:st|nd|rd|th) of \d+), waits for [^,]+(, after .+)?", line.detail):
+        return match[1] + (match[2] or "")
+    if match := re.match(r"for ([a-z0-9-]+-[0-9a-f]{12})((?:, [a-z0-9-]+)*)$", line.detail):  # its inputs
+        return f"after {match[1]}" + (f" and {match[2].count(',')} more" if match[2] else "")
+    return ""
 
 
 def print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str], others: Collection[str] = ()) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # --help of the verb needs none of it
 
 SUMMARY = "Submits a job, a pipeline or a matrix, exactly once: the same command again finds the same runs."
 EXAMPLE = "launcher submit examples/login --backend local --follow"
+NAMED = 4  # runs that a hint names, at most
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -136,8 +137,12 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
     if all(submitted.state == "succeeded" for submitted in done):
         print(f"\nnothing to run: all succeeded before.  launcher results {label}{options}", file=sys.stderr)
     elif output == "table":
+        left = [submitted for submitted in done if not submitted.final] or list(done)
+        if before := sum(submitted.state == "succeeded" for submitted in done):
+            names = ", ".join(submitted.name for submitted in left[:NAMED]) + (", ..." if len(left) > NAMED else "")
+            print(f"\n{before} of {len(done)} succeeded before and are not run again; to run: {names}", file=sys.stderr)
         print(
-            f"\nlauncher status {label}{options} --watch     launcher logs {done[0].run}{options} --follow",
+            f"\nlauncher status {label}{options} --watch     launcher logs {left[0].run}{options} --follow",
             file=sys.stderr,
         )
     return 0

@@ -58,8 +58,9 @@ def _some(names: Sequence[str]) -> str:
     )
 
 
-def _place(name: str) -> tuple[bool, str]:
-    return name in ("learning_rate", "grad_norm", "epoch"), name
+def _place(name: str) -> tuple[bool, bool, str]:
+    """The losses first."""
+    return name in ("learning_rate", "grad_norm", "epoch"), name.rpartition("/")[2] != "loss", name
 
 
 def as_csv(metrics: RunMetrics) -> str:

@@ -26,15 +26,16 @@ from starlette.responses import (
 from launcher import foreign
 from launcher.deleting.intent import user
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
-from launcher.monitor.rows import ENDED
+from launcher.monitor.rows import ENDED, GOING_ON
 from launcher.monitor.server import shown
 from launcher.monitor.server.blind import Hiding
 from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
 from launcher.monitor.server.metrics import as_csv, charts, notes, run_metrics
+from launcher.monitor.server.output_pages import OutputPages
 from launcher.monitor.server.pictures import NoPicture, read_picture
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.queries import Queries, RunFilters
 from launcher.monitor.server.stream import Hub, TooMany
 from launcher.monitor.server.training_pages import TrainingPages, tokens_of
 from launcher.monitor.server.training_queries import figures_of
@@ -57,6 +58,7 @@ STATIC: Final = {
     "vendor/uPlot-1.6.32.iife.min.js": "text/javascript",
     "vendor/uPlot-1.6.32.min.css": "text/css",
 }
+STATES: Final = (*GOING_ON, *ENDED)
 OVERLAID: Final = 6  # runs in one chart
 
 
@@ -83,10 +85,11 @@ class MonitorPages:
             lstrip_blocks=True,
         )
         self.templates.globals.update(shown=shown, ended=ENDED, changes=sorted(self.changes), tokens_of=tokens_of)
-        self.templates.globals.update(offered=self._offered)
+        self.templates.globals.update(offered=self._offered, labels_of=_labels)
         self.person = foreign.line(user())
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
         self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
+        self.outputs = OutputPages(self.queries, self.page, self._found, self._store)
         self.desktops = DesktopPages(self.page, self._found, self._store, self.live)
         folder = files("launcher.monitor.server") / "static"
         self._static = {name: (folder / name).read_bytes() for name in STATIC}
@@ -109,19 +112,31 @@ class MonitorPages:
     # -- Now
 
     def now(self, request: Request) -> Response:
-        return self.page("now.html", **self._now())
+        return self.page("now.html", **self._now(request), states=STATES)
 
     def now_part(self, request: Request) -> Response:
-        return self.page("now_runs.html", **self._now())
+        return self.page("now_runs.html", **self._now(request))
 
-    def _now(self) -> dict[str, Any]:
-        overview = self.queries.overview()
+    def _now(self, request: Request) -> dict[str, Any]:
+        given = {name: request.query_params.get(name, "").strip()[:200] for name in RunFilters._fields}
+        filters = RunFilters(**given)
+        asked = {name: value for name, value in given.items() if value}
+        overview = self.queries.overview(filters)
         now = time.time()
         runs = [*overview.open, *overview.ended]
         costs = {run["id"]: shown.cost(run, self.prices, now) for run in runs}
         why = {run["id"]: self.waiting.why(run["id"]) for run in overview.open}
         usage = self.queries.usage(run["id"] for run in runs)
-        return {"overview": overview, "costs": costs, "why": why, "usage": usage, "told": self.queries.told()}
+        return {
+            "overview": overview,
+            "costs": costs,
+            "why": why,
+            "usage": usage,
+            "told": [] if asked else self.queries.told(),
+            "filters": filters,
+            "filtered": bool(asked),
+            "asked": f"?{urlencode(asked)}" if asked else "",
+        }
 
     # -- Run
 
@@ -134,8 +149,11 @@ class MonitorPages:
             return RedirectResponse(f"/runs/{keys[0]}", 303)
         return self.page("run.html", **self._run(request))
 
-    def run_part(self, request: Request) -> Response:
+    def run_facts(self, request: Request) -> Response:
         return self.page("run_facts.html", **self._run(request))
+
+    def run_parts(self, request: Request) -> Response:
+        return self.page("run_parts.html", **self._run(request))
 
     def _found(self, request: Request) -> RowMapping:
         run = self.queries.run(_key(request.path_params["run"]))
@@ -282,8 +300,9 @@ class MonitorPages:
     def search(self, request: Request) -> Response:
         words = request.query_params.get("q", "").strip()[:200]
         found = self.queries.search(words) if words else []
+        runs = self.queries.runs_with(words) if words else []
         judged = self.verdicts.of.of(row["run_id"] for row in found)
-        return self.page("search.html", words=words, found=found, judged=judged)
+        return self.page("search.html", words=words, found=found, runs=runs, judged=judged)
 
     # -- what every page needs
 
@@ -322,6 +341,11 @@ class MonitorPages:
         else:
             status, text = 500, "a fault of the monitor itself"
         return self.page("failed.html", status, text=text)
+
+
+def _labels(run: RowMapping) -> str:
+    """`example=login, team=agents`"""
+    return ", ".join(f"{key}={value}" for key, value in sorted(json.loads(run["labels"] or "{}").items()))
 
 
 def _key(text: str) -> int:

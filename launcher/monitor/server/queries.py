@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Engine, RowMapping, Select, Table, and_, case, func, select
+import msgspec
+from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, case, func, or_, select
 
 from launcher.monitor import tables as t
 from launcher.monitor.rows import ENDED, GOING_ON
@@ -20,6 +21,33 @@ FOUND: Final = 100  # answers of a search
 Rows = Sequence[RowMapping]
 # everything of a run but its job, which may be long
 OF_RUN: Final = [column for column in t.runs.c if column.name not in ("job", "digest")]
+
+
+class RunFilters(NamedTuple):
+    """Which runs are shown; "" for any. `name`: a part of a run's name or id; `label`: KEY or KEY=VALUE."""
+
+    name: str = ""
+    state: str = ""
+    label: str = ""
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = []
+        if self.name:
+            found.append(
+                or_(*(column.icontains(self.name, autoescape=True) for column in (t.runs.c.name, t.runs.c.run)))
+            )
+        if self.state:
+            found.append(t.runs.c.state == self.state)
+        if self.label:
+            key, equals, value = self.label.partition("=")
+            held = f"{_quoted(key.strip())}:" + (_quoted(value.strip()) if equals else "")
+            found.append(t.runs.c.labels.contains(held, autoescape=True))
+        return found
+
+
+def _quoted(text: str) -> str:
+    """As `runs.labels` has it."""
+    return msgspec.json.encode(text).decode()
 
 
 class Overview(NamedTuple):
@@ -88,15 +116,16 @@ class Queries:
         with self.engine.connect() as connection:
             return connection.execute(query).mappings().first()
 
-    def overview(self) -> Overview:
-        counts = self.all(select(t.runs.c.state, func.count().label("count")).group_by(t.runs.c.state))
+    def overview(self, filters: RunFilters | None = None) -> Overview:
+        mine = filters.conditions() if filters is not None else []
+        counts = self.all(select(t.runs.c.state, func.count().label("count")).where(*mine).group_by(t.runs.c.state))
         ended, goes_on = t.runs.c.state.in_(ENDED), t.runs.c.state.in_(GOING_ON)
         waits = case((t.runs.c.state == "queued", 1), else_=0)
         newest = t.runs.c.ended.desc()
         # found by the index alone: rows are long
-        recent = select(t.runs.c.id).where(ended).order_by(newest).limit(RECENT)
+        recent = select(t.runs.c.id).where(ended, *mine).order_by(newest).limit(RECENT)
         return Overview(
-            self.all(select(*OF_RUN).where(goes_on).order_by(waits, t.runs.c.created.desc()).limit(OPEN)),
+            self.all(select(*OF_RUN).where(goes_on, *mine).order_by(waits, t.runs.c.created.desc()).limit(OPEN)),
             self.all(select(*OF_RUN).where(t.runs.c.id.in_(recent)).order_by(newest)),
             {row["state"]: row["count"] for row in counts},
         )
@@ -213,6 +242,15 @@ class Queries:
     def validations(self, key: int) -> Rows:
         query = select(t.validations, t.validators.c.kind).join(t.validators)
         return self.all(query.where(t.validations.c.rollout_id == key).order_by(t.validators.c.kind))
+
+    def runs_with(self, words: str) -> Rows:
+        """Runs whose name, id, group or labels hold the words, the newest first."""
+        where = (t.runs.c.name, t.runs.c.run, t.runs.c.group_name, t.runs.c.labels)
+        key, equals, value = words.partition("=")  # a label as users write it
+        wanted = [column.icontains(words, autoescape=True) for column in where]
+        if equals:
+            wanted.append(t.runs.c.labels.contains(f"{_quoted(key)}:{_quoted(value)}", autoescape=True))
+        return self.all(select(*OF_RUN).where(or_(*wanted)).order_by(t.runs.c.created.desc()).limit(FOUND))
 
     def search(self, words: str, run: int | None = None) -> Rows:
         """Rollouts whose task, instruction, error, or an answer or a thought holds the words."""

@@ -15,7 +15,9 @@ from launcher.results.text import number as metric
 from launcher.spec.model import Limits
 from launcher.spec.prices.rates import PricedRun, Prices, any_rate, worst_case
 
-__all__ = ["ago", "amount", "clock", "cost", "duration", "interval", "metric", "number", "percent", "size"]
+__all__ = [
+    "ago", "amount", "clock", "cost", "duration", "interval", "iso", "metric", "number", "percent", "since", "size",
+]  # fmt: skip
 
 
 def number(value: float | None) -> str:
@@ -53,6 +55,25 @@ def clock(seconds: float | None) -> str:
 
 def ago(seconds: float | None, now: float) -> str:
     return "" if seconds is None else f"{duration(max(0.0, now - seconds))} ago"
+
+
+def since(seconds: float, now: float) -> str:
+    """`just now`, `3 min ago`, `5 h ago`, `12 d ago`; a time that is to come, or none, as `clock` writes it."""
+    passed = now - seconds
+    if not 0 <= passed < 400 * 86400:
+        return "just now" if -60 < passed < 0 else clock(seconds)
+    for length, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if passed >= length:
+            return f"{passed // length:.0f} {name} ago"
+    return "just now"
+
+
+def iso(seconds: float) -> str:
+    """For the attribute `datetime`; "" for what is no time."""
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return ""
 
 
 def cost(run: RowMapping, prices: Prices, now: float) -> tuple[str, str]:

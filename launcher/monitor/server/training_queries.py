@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import RowMapping, Table, case, func, select
+from sqlalchemy import RowMapping, Table, case, func, or_, select
 
 from launcher.decoding import decode
 from launcher.monitor import tables as t
@@ -15,6 +15,8 @@ from launcher.monitor.server.queries import OF_RUN, OPEN, Queries, Rows, ShownTu
 KINDS: Final[Mapping[str, Table]] = {"steps": t.steps, "evals": t.evals, "baselines": t.baselines}
 CALLED: Final = {"steps": "step", "evals": "evaluation", "baselines": "baseline"}
 SHOWN: Final = 200  # moments of one page
+METHODS: Final = ("sft", "dpo", "reward", "grpo", "rl")  # training.METHOD is a program that trains
+_INPUT: Final = "$SLIPWAY_INPUTS/"
 
 
 class Moment(NamedTuple):
@@ -41,6 +43,17 @@ class Moment(NamedTuple):
         return CALLED[self.kind]
 
 
+class TrainingRun(NamedTuple):
+    """A run that trains. `step`, `total`: of what it told of its progress; `records`: it told of its rollouts, too."""
+
+    run: RowMapping
+    method: str
+    model: str
+    step: float | None
+    total: float | None
+    records: bool
+
+
 class ShownGroup(NamedTuple):
     group: RowMapping
     rollouts: Rows
@@ -57,11 +70,23 @@ class TrainingQueries:
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
 
-    def trained(self) -> Rows:
-        """Runs that told of a training, the newest first."""
+    def trained(self) -> list[TrainingRun]:
+        """Runs whose command is a trainer of ours, and those that told of a training, the newest first."""
         last = select(func.max(t.steps.c.number)).where(t.steps.c.training_id == t.trainings.c.id).scalar_subquery()
-        query = select(*OF_RUN, t.trainings.c.method, t.trainings.c.model, last.label("last")).join(t.trainings)
-        return self.queries.all(query.order_by(t.runs.c.created.desc()).limit(OPEN))
+        trains = [t.runs.c.job.like(f'%"training.{method}"%') for method in METHODS]
+        query = (
+            select(
+                *OF_RUN,
+                t.runs.c.job,
+                t.trainings.c.id.label("training"),
+                t.trainings.c.method,
+                t.trainings.c.model,
+                last.label("last"),
+            )
+            .join(t.trainings, isouter=True)
+            .where(or_(t.trainings.c.id.is_not(None), *trains))
+        )
+        return [_training_run(row) for row in self.queries.all(query.order_by(t.runs.c.created.desc()).limit(OPEN))]
 
     def training(self, run: int) -> RowMapping | None:
         return self.queries.one(select(t.trainings).where(t.trainings.c.run_id == run))
@@ -151,6 +176,46 @@ class TrainingQueries:
             (a[at] if at < len(a) else None, b[at] if at < len(b) else None) for at in range(same, max(len(a), len(b)))
         ]
         return Parting(same, rows)
+
+
+class _Role(msgspec.Struct):
+    command: list[str] = []
+
+
+class _Input(msgspec.Struct):
+    url: str = ""
+    output: str = ""
+
+
+class _Job(msgspec.Struct):
+    """What the page needs of a job.json."""
+
+    roles: dict[str, _Role] = {}
+    inputs: dict[str, _Input] = {}
+    config: dict[str, Any] | None = None
+
+
+def _training_run(row: RowMapping) -> TrainingRun:
+    try:
+        job = decode(row["job"], _Job) if row["job"] else _Job()
+    except msgspec.MsgspecError:  # its text was cut
+        job = _Job()
+    words = [word for role in job.roles.values() for word in role.command]
+    method = next((method for method in METHODS if f"training.{method}" in words), "")
+    step = row["step"] if row["last"] is None else row["last"]
+    told = row["training"] is not None
+    return TrainingRun(row, row["method"] or method, row["model"] or _model(job), step, row["total"], told)
+
+
+def _model(job: _Job) -> str:
+    """The model that a job trains: where its input comes from, else as its configuration names it."""
+    model = (job.config or {}).get("model")
+    if not isinstance(model, str):
+        return ""
+    of = job.inputs.get(model.removeprefix(_INPUT)) if model.startswith(_INPUT) else None
+    if of is None:
+        return model
+    return of.url or f"the output {of.output} of another run"
 
 
 def _said(turn: ShownTurn) -> tuple[Any, ...] | None:

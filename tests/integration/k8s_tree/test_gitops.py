@@ -26,7 +26,7 @@ def test_the_gitops_repository_is_what_its_sources_render_to(tmp_path: Path, mon
     for variable in ("SLIPWAY_STORE", "SLIPWAY_BACKEND", "SLIPWAY_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert main(["render", "src", "-o", "anew"]) == 0
+    assert main(["render", "src", "--to", "anew"]) == 0
     assert {path.name: path.read_bytes() for path in Path("anew").iterdir()} == committed
     assert main(["lint", "--strict", "jobs"]) == 0
 

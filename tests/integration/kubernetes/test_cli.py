@@ -79,22 +79,22 @@ def test_several_objects_are_documents_of_one_stream(home: Path) -> None:
 
 
 def test_the_file_of_an_unchanged_object_stays_as_it_is(home: Path) -> None:
-    launcher(home, "render", "job.yaml", "-o", "out")
+    launcher(home, "render", "job.yaml", "--to", "out")
     (path,) = (home / "out").iterdir()
     older = path.read_text().replace("slipway.dev/renderer", "slipway.dev/old-renderer")
     path.write_text(older)
-    assert ": unchanged" in launcher(home, "render", "job.yaml", "-o", "out").stderr
+    assert ": unchanged" in launcher(home, "render", "job.yaml", "--to", "out").stderr
     assert path.read_text() == older
-    launcher(home, "render", "job.yaml", "-o", "out", "--set", "limits.deadline=2h")
+    launcher(home, "render", "job.yaml", "--to", "out", "--set", "limits.deadline=2h")
     assert len(list((home / "out").iterdir())) == 2
 
 
 def test_the_file_of_a_pipeline_is_its_own_only_with_all_its_runs(home: Path) -> None:
-    launcher(home, "render", str(ROOT / "examples/kubernetes/pipeline.yaml"), "-o", "out")
+    launcher(home, "render", str(ROOT / "examples/kubernetes/pipeline.yaml"), "--to", "out")
     (path,) = (home / "out").iterdir()
     whole = path.read_text()
     path.write_text(whole.replace("login-model-", "other-model-"))
-    again = launcher(home, "render", str(ROOT / "examples/kubernetes/pipeline.yaml"), "-o", "out").stderr
+    again = launcher(home, "render", str(ROOT / "examples/kubernetes/pipeline.yaml"), "--to", "out").stderr
     assert ": written" in again
     assert path.read_text() == whole
 
@@ -102,10 +102,10 @@ def test_the_file_of_a_pipeline_is_its_own_only_with_all_its_runs(home: Path) ->
 def test_a_ttl_is_for_submit_and_not_for_files(home: Path) -> None:
     (home / "job.yaml").write_text(JOB(digest="0" * 64, block="ttl: 1d"))
     assert "ttlSecondsAfterFinished: 86400" in launcher(home, "render", "job.yaml").stdout
-    refused = launcher(home, "render", "job.yaml", "-o", "out", code=2).stderr
+    refused = launcher(home, "render", "job.yaml", "--to", "out", code=2).stderr
     assert "one has kubernetes.ttl" in refused
     assert not (home / "out").exists()
-    launcher(home, "render", "job.yaml", "-o", "out", "--set", "kubernetes.ttl=null")
+    launcher(home, "render", "job.yaml", "--to", "out", "--set", "kubernetes.ttl=null")
 
 
 def test_names_that_stop_flux_are_not_for_files(home: Path) -> None:
@@ -114,13 +114,13 @@ def test_names_that_stop_flux_are_not_for_files(home: Path) -> None:
     (home / "src/prn.yaml").write_text(JOB(digest="0" * 64, block="queue: slipway"))
     (home / "src/Aux.yml").write_text("team: agents\n")
     assert "kind: Job" in launcher(home, "render", "src").stdout
-    refused = launcher(home, "render", "src", "-o", "out", code=2).stderr
+    refused = launcher(home, "render", "src", "--to", "out", code=2).stderr
     why = "is a device on Windows, so Flux takes no commit that holds this file; allowed: another name"
     assert f"src/Aux.yml: `Aux.yml` {why}\nsrc/prn.yaml: `prn.yaml` {why}\n" in refused
     assert not (home / "out").exists()
     (home / "src/prn.yaml").rename(home / "src/printer.yaml")
-    assert f"out/con: `con` {why}\n" in launcher(home, "render", "src/printer.yaml", "-o", "out/con", code=2).stderr
-    launcher(home, "render", "src/printer.yaml", "-o", "out")
+    assert f"out/con: `con` {why}\n" in launcher(home, "render", "src/printer.yaml", "--to", "out/con", code=2).stderr
+    launcher(home, "render", "src/printer.yaml", "--to", "out")
 
 
 @pytest.mark.parametrize(

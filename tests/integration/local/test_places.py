@@ -49,15 +49,15 @@ def test_the_place_in_the_queue_is_told(bench: Bench) -> None:
     told = {run: said(place) for run, place in places(bench.state).items()}
     # c, of higher priority, has the only GPU; for a three CPUs are set aside, so that nothing is left for b and d
     assert told == {
-        runs[0]: "1st of 3, waits for 1 gpu",
-        runs[1]: "2nd of 3, waits for 2 cpus",
-        runs[3]: "3rd of 3, waits for 1 cpu",
+        runs[0]: f"1st of 3, waits for 1 gpu, after {runs[2]}",
+        runs[1]: f"2nd of 3, waits for 2 cpus, after {runs[2]} and 1 more",
+        runs[3]: f"3rd of 3, waits for 1 cpu, after {runs[2]} and 2 more",
     }
     backend = LocalBackend({"state": bench.state.path, "cpus": 4})
     backend._ensure = lambda **how: None  # type: ignore[method-assign]
     seen = backend.look_up(runs[1])
     assert seen is not None
-    assert (seen.phase, seen.evidence) == ("queued", "2nd of 3, waits for 2 cpus")
+    assert (seen.phase, seen.evidence) == ("queued", f"2nd of 3, waits for 2 cpus, after {runs[2]} and 1 more")
     (bench.path / "go").touch()
     bench.drain(supervisor)
     bench.drive(supervisor, lambda: places(bench.state) == {})

@@ -43,10 +43,14 @@ def test_status_shows_the_place_and_what_is_waited_for(tmp_path: Path) -> None:
         def told() -> dict[str, str]:
             return {one["run"]: one["detail"] for one in json.loads(status("-o", "json")) if one["state"] == "queued"}
 
-        expected = {run_id(high): "1st of 2, waits for 2 cpus", run_id(low): "2nd of 2, waits for 2 cpus"}
+        has = f"2nd of 2, waits for 2 cpus, after {run_id(holds)}"
+        expected = {
+            run_id(high): f"1st of 2, waits for 2 cpus, after {run_id(holds)}",
+            run_id(low): f"{has} and 1 more",
+        }
         wait_for(lambda: told() == expected, explain=lambda: str(told()))
         (line,) = [line for line in status().splitlines() if line.startswith(run_id(low))]
-        assert "2nd of 2" in line
+        assert f"2nd of 2, after {run_id(holds)} and 1 more" in line
         assert "2nd of 2, waits for 2 cpus" in status(run_id(low))
         (here.path / "go").touch()
         here.wait(holds, high, low)

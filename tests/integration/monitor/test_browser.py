@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from launcher.protocol.records import Beat
+from launcher.results.read import open_output
 from launcher.spec.hashing import run_id
 from launcher.store.base import Store
 from launcher.store.file import FileStore
@@ -23,7 +24,19 @@ from tests.support.fakerun import FakeAttempt, fake_job, loss_curve, write_attem
 from tests.support.screens import screens
 from tests.support.waiting import until
 
-PAGES = ("now", "run", "live", "evaluations", "evaluation", "rollout", "search", "missing")
+PAGES = (
+    "now",
+    "run",
+    "live",
+    "evaluations",
+    "evaluation",
+    "rollout",
+    "output",
+    "search",
+    "trainings",
+    "filtered",
+    "missing",
+)
 
 
 @pytest.fixture
@@ -37,12 +50,22 @@ def address(visitor: Visitor, watched: Watched, name: str) -> str:
     base, page = visitor.monitor.base, visitor.page
     if name in ("run", "live"):
         return f"{base}/runs/{watched.pipeline.sft if name == 'run' else watched.live}"
+    if name == "output":
+        page.goto(f"{base}/runs/{watched.evaluation}")
+        return f"{page.url}/outputs/results"
     if name in ("evaluation", "rollout"):
         page.goto(f"{base}/evaluations")
         page.get_by_role("link", name="eval-agents", exact=True).click()
         page.wait_for_selector("table.matrix")
         return page.url if name == "evaluation" else f"{base}{page.locator('a.try').first.get_attribute('href')}"
-    paths = {"now": "", "evaluations": "evaluations", "search": "search?q=alice", "missing": "runs/nothing"}
+    paths = {
+        "now": "",
+        "evaluations": "evaluations",
+        "search": "search?q=alice",
+        "trainings": "trainings",
+        "filtered": "?name=sft&state=running",
+        "missing": "runs/nothing",
+    }
     return f"{base}/{paths[name]}"
 
 
@@ -85,6 +108,41 @@ def test_the_numbers_are_the_store_s(visitor: Visitor, watched: Watched) -> None
     assert [" ".join(head.split()) for head in heads] == [
         "Task", "tiny 3 of 6 solved", "random baseline 3 of 6 solved"
     ]  # fmt: skip
+
+
+def test_runs_are_filtered_and_found_from_the_first_page(visitor: Visitor, watched: Watched) -> None:
+    page = visitor.page
+    page.get_by_label("Name").fill("sft")
+    page.get_by_label("State").select_option("running")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_selector(f"tr[data-run='{watched.live}']")
+    assert page.locator("tr[data-run]").count() == 1
+    assert page.locator("#runs").get_attribute("hx-get") == "/now/runs?name=sft&state=running"  # as it stays
+    page.get_by_label("Search").fill(watched.live)
+    page.get_by_label("Search").press("Enter")
+    page.get_by_role("link", name="sft-live", exact=True).click()
+    assert visitor.page.locator("h1").inner_text().startswith("sft-live")
+    page.goto(f"{visitor.monitor.base}/trainings")
+    row = page.locator(f"tr[data-run='{watched.live}']").inner_text()
+    assert "step 140 of 300" in " ".join(row.split())
+    assert visitor.said == []
+
+
+def test_outputs_are_listed_opened_and_downloaded(visitor: Visitor, watched: Watched) -> None:
+    page = visitor.page
+    page.goto(f"{visitor.monitor.base}/runs/{watched.evaluation}")
+    page.get_by_role("link", name="results", exact=True).click()
+    page.get_by_role("link", name="tasks.jsonl", exact=True).wait_for()
+    base = page.url.removeprefix(visitor.monitor.base)
+    stored = open_output(watched.store, watched.evaluation, 1)
+    assert stored is not None
+    for path, kind in (("tasks.jsonl", "text/plain"), ("episodes/e-1/000.png", "image/png")):
+        answer = visitor.monitor.ask(f"{base}/file?path={path}")
+        assert (answer.status, answer.body) == (200, stored.read(path))
+        assert answer.headers["content-type"].startswith(kind)
+    assert visitor.monitor.ask(f"{base}/file?path=../job.json").status == 404
+    assert visitor.monitor.ask(f"{base[:-1]}/file?path=tasks.jsonl").status == 404
+    assert visitor.said == []
 
 
 def test_hostile_texts_in_a_browser(visitor: Visitor, watched: Watched) -> None:

@@ -59,7 +59,7 @@ def everything_is_the_store_s(visitor: Visitor, store: FileStore, runs: dict[str
             made = [meta.key for meta in store.scan(keys.checkpoints) if meta.key.endswith("/complete.json")]
             steps = sorted(int(key.removeprefix(keys.checkpoints).partition("/")[0]) for key in made)
             assert steps == [2, 4]
-            assert "Checkpoints\n2, 4" in "\n".join(filter(None, page.locator("#facts").inner_text().splitlines()))
+            assert "Checkpoints\n2, 4" in "\n".join(filter(None, page.locator("#parts").inner_text().splitlines()))
             assert curves_are_the_store_s(visitor, store, run) > 0
     assert evaluation_is_the_store_s(visitor, store, runs["login-before"]) == 12  # an agent and two baselines, 4 tasks
     assert evaluation_is_the_store_s(visitor, store, runs["login-after"]) == 4

@@ -58,7 +58,7 @@ def pushed(project: Path, url: str, *more: str) -> list[dict[str, str]]:
 
 
 def rendered(project: Path, url: str) -> Path:
-    launcher(project, "render", "job.yaml", "--store", url, "-o", "jobs")
+    launcher(project, "render", "job.yaml", "--store", url, "--to", "jobs")
     (file,) = (project / "jobs").iterdir()
     return file
 

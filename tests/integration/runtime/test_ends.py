@@ -59,6 +59,14 @@ def test_a_command_that_starts_is_told_before_the_next_beat_is_due(tmp_path: Pat
     terminate(process)
 
 
+def test_the_first_step_is_told_before_the_next_beat_is_due(tmp_path: Path) -> None:
+    says = """sleep 1.5; echo '{"step": 3, "total": 9}' > $SLIPWAY_PROGRESS; exec sleep 60"""
+    rig = Rig.of(tmp_path, ("sh", "-c", says), timing=Timing(beat=50.0, stale=600.0, fence=300.0))
+    process = rig.start()
+    until(lambda: (found := rig.store.read(rig.keys.attempt(1).beat("main-0"))) and b'"step":3' in found[0])
+    terminate(process)
+
+
 def test_a_deadline_waits_for_no_beat(tmp_path: Path) -> None:
     limits = Limits(deadline=0.5, grace=1.0)
     rig = Rig.of(tmp_path, ("sleep", "20"), limits=limits, timing=Timing(beat=300.0, stale=3600.0, fence=1800.0))

@@ -108,17 +108,27 @@ def test_render_touches_no_network_clock_or_chance(home: Path, monkeypatch: pyte
 
 def test_render_leaves_the_file_of_an_unchanged_run(home: Path) -> None:
     (home / "job.yaml").write_text(PIPELINE)
-    launcher("render", "job.yaml", "-o", "out")
+    launcher("render", "job.yaml", "--to", "out")
     files = sorted((home / "out").iterdir())
     assert len(files) == 4
     # what another version of the launcher may have written for the same run
     older = files[0].read_text() + "# written by an older launcher\n"
     files[0].write_text(older)
-    again = launcher("render", "job.yaml", "-o", "out").stderr
+    again = launcher("render", "job.yaml", "--to", "out").stderr
     assert again.count(": unchanged") == 4
     assert files[0].read_text() == older
-    changed = launcher("render", "job.yaml", "-o", "out", "--set", "evaluate:labels.a=b").stderr
+    changed = launcher("render", "job.yaml", "--to", "out", "--set", "evaluate:labels.a=b").stderr
     assert (changed.count(": unchanged"), changed.count(": written")) == (2, 2)
+
+
+def test_the_folder_of_render_was_named_by_o_before(home: Path) -> None:
+    """For one minor version it still is."""
+    (home / "job.yaml").write_text(PIPELINE)
+    assert (
+        "launcher render: -o DIR goes away in 0.2: write --to DIR\n"
+        in launcher("render", "job.yaml", "-o", "out").stderr
+    )
+    assert len(list((home / "out").iterdir())) == 4
 
 
 def test_render_explains(home: Path) -> None:

@@ -34,6 +34,11 @@ def test_a_good_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     assert code == 0
     assert {"python", "profile", "store", "store: write", "store: list", "store: create-only"} <= set(found)
     assert {"disk", "local", "resources"} <= set(found)
+    assert {name: found[name]["state"] for name in ("docker", "kubernetes", "lambda", "azureml")} == dict.fromkeys(
+        ("docker", "kubernetes", "lambda", "azureml"), "unused"
+    )
+    assert all(record["fix"] for record in found.values() if record["state"] == "unused")
+    assert found["extra train"]["state"] == "ok"
     assert all(record["state"] != "failed" for record in found.values())
     assert list(open_store(url).scan("")) == []
 
@@ -147,4 +152,4 @@ def test_a_backend_that_does_not_answer_is_said(
 def test_backends_that_nobody_named_are_not_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     _, found = doctor(capsys, "--store", (tmp_path / "store").as_uri())
-    assert not {"docker", "kubernetes"} & set(found)
+    assert {found[name]["state"] for name in ("docker", "kubernetes")} == {"unused"}

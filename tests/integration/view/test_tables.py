@@ -96,6 +96,15 @@ def test_the_table_of_runs_fits_and_keeps_what_matters(runs: list[str], columns:
     assert sum(" running" in line for line in lines) == 1
 
 
+def test_runs_of_a_matrix_are_told_apart_by_what_differs(file_store: Store) -> None:
+    one = fake_job("sft", config={"lr": 1e-5}, variant={"config.lr": 1e-5, "config.seed": 0})
+    two = fake_job("sft", config={"lr": 3e-5}, variant={"config.lr": 3e-5, "config.seed": 0})
+    write_group(file_store, [write_run(file_store, job, [FakeAttempt()]) for job in (one, two)])
+    head, *lines = piped("status")
+    assert head.split()[:2] == ["RUN", "STATE"]  # the others are where scripts find them
+    assert sorted(line.split()[-1] for line in lines) == ["lr=1e-05,seed=0", "lr=3e-05,seed=0"]
+
+
 def test_a_shortened_id_can_be_typed(runs: list[str]) -> None:
     shown = [line.split()[0] for line in on_terminal(60, "status")[1:]]
     assert any(begin not in runs for begin in shown)

@@ -191,7 +191,7 @@ def test_no_fingerprint(tmp_path: Path) -> None:
     assert len(said) == 1
     assert re.fullmatch(
         r"metadata: Job `job-[0-9a-f]{12}` has no fingerprint \(slipway\.dev/fingerprint\); render it: "
-        r"`launcher render JOB -o DIR`",
+        r"`launcher render JOB --to DIR`",
         said[0],
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,16 @@ def test_every_task_is_a_file_with_the_keys_of_osworld_that_the_schema_takes(fol
         assert path == folder / task["related_apps"][0] / f"{task['id']}.json"
     assert len(files(folder)) == 2 * len(TEMPLATES)
     assert {task["template"] for task in files(folder).values()} == set(TEMPLATES)
+
+
+def test_a_set_is_the_same_wherever_it_lies(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run has its own copy of an input, and their results are compared."""
+    monkeypatch.setattr(environment, "of_this_machine", lambda options: {})
+    shutil.copytree(folder, tmp_path / "copy")
+    told = [environment.provenance({"files": str(each)}) for each in (folder, tmp_path / "copy")]
+    assert told[0] == told[1]
+    next((tmp_path / "copy").glob("*/*.json")).unlink()
+    assert environment.provenance({"files": str(tmp_path / "copy")}) != told[0]
 
 
 def test_our_reader_of_osworlds_files_reads_them(folder: Path) -> None:

@@ -9,9 +9,10 @@ from sqlalchemy import Engine, text
 
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server import exposition
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.queries import Queries, RunFilters
+from launcher.monitor.server.training_queries import TrainingQueries
 from launcher.protocol.records import Beat
-from launcher.spec.model import Output
+from launcher.spec.model import Image, Output, Role
 from launcher.store.base import Store
 from tests.support.fakerun import FakeAttempt, episode_files, eval_files, fake_job, login_pipeline, write_run
 from tests.unit.monitor.test_ingest import evaluation
@@ -55,6 +56,47 @@ def test_what_the_pages_ask_for(engine: Engine, file_store: Store) -> None:
     assert place is not None
     assert place["key"].endswith("episodes/e-1/002.png")
     assert [row["rule"] for row in queries.validations(kept["id"])] == ["The last answers repeat."]
+
+
+def test_runs_are_found_by_name_state_and_label(engine: Engine, file_store: Store) -> None:
+    beat = Beat(1, "running", step=1, total=4)
+    write_run(
+        file_store, fake_job("sft-a", labels={"team": "agents"}), [FakeAttempt(ended=None, beat=beat)], outcome=None
+    )
+    write_run(file_store, fake_job("sft-b", labels={"team": "agents%"}), [FakeAttempt()])
+    write_run(file_store, fake_job("eval", labels={"kind": "team"}), [FakeAttempt()])
+    StoreFollower(engine, file_store).once()
+    queries = Queries(engine)
+
+    def shown(**filters: str) -> list[str]:
+        overview = queries.overview(RunFilters(**filters))
+        assert sum(overview.counts.values()) == len(overview.open) + len(overview.ended)
+        return sorted(row["name"] for row in (*overview.open, *overview.ended))
+
+    assert shown() == ["eval", "sft-a", "sft-b"]
+    assert shown(name="SFT") == ["sft-a", "sft-b"]
+    assert shown(name="sft", state="running") == ["sft-a"]
+    assert shown(label="team") == ["sft-a", "sft-b"]  # the key, and not the value of another
+    assert shown(label="team=agents") == ["sft-a"]
+    assert shown(label="team=%") == []
+    assert shown(name="%") == []
+    assert [row["name"] for row in queries.runs_with("team=agents%")] == ["sft-b"]
+    assert {row["name"] for row in queries.runs_with("agents")} == {"sft-a", "sft-b"}
+    (run,) = queries.runs_with("sft-a")
+    assert [row["id"] for row in queries.runs_with(run["run"])] == [run["id"]]
+
+
+def test_every_run_of_a_trainer_is_a_training(engine: Engine, file_store: Store) -> None:
+    image = Image(environment="a" * 64)
+    for program in ("training.sft", "training.dpo", "training.reward", "training.data", "eval.run"):
+        role = Role(command=("python", "-m", program), image=image)
+        job = fake_job(program.replace(".", "-"), roles={"main": role}, config={"model": "hf://a/b"})
+        write_run(file_store, job, [FakeAttempt(ended=None, beat=Beat(1, "running", step=3, total=9))], outcome=None)
+    StoreFollower(engine, file_store).once()
+    found = TrainingQueries(Queries(engine)).trained()
+    assert sorted((each.method, each.model, each.step, each.total, each.records) for each in found) == [
+        (method, "hf://a/b", 3, 9, False) for method in ("dpo", "reward", "sft")
+    ]
 
 
 def test_a_task_that_could_not_run_is_no_failure_of_the_infrastructure(engine: Engine, file_store: Store) -> None:

@@ -19,6 +19,15 @@ from launcher.spec.profile import LocalSettings, Profile
 from launcher.store.file import FileStore
 
 
+@pytest.mark.parametrize(
+    ("passed", "text"),
+    [(0, "just now"), (59, "just now"), (200, "3 min ago"), (7300, "2 h ago"), (90_000, "1 d ago"), (-5, "just now")],
+)
+def test_how_long_ago_something_was(passed: float, text: str) -> None:
+    assert shown.since(1.7e9 - passed, 1.7e9) == text
+    assert shown.since(0.0, 1.7e9) == shown.clock(0.0)  # what is longer than a year ago has its date
+
+
 @pytest.fixture
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def chosen(name: str) -> None:

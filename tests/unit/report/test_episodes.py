@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,17 @@ def test_every_task_has_a_line_and_those_that_were_kept_a_replay(file_store: Sto
     assert ["open" in row for row in rows] == [True, False, False, False]
     for words in ("Rule: The last answers repeat.", "1.5 s", "0.5000 USD", "no screens kept"):
         assert words in found.text, words
+
+
+def test_episodes_are_folded_by_outcome_and_what_failed_comes_first(file_store: Store) -> None:
+    files = episode_files("solved", True) | episode_files("failed", False)
+    lines = [record(f"task-{k}", success=k % 2 == 0, outcome="scored", score=float(k % 2 == 0)) for k in range(50)]
+    text = render(collect(file_store, select(file_store, [run_of(file_store, files, *lines)])))
+    folds = re.findall(r'<details class="outcome"( open)?><summary><span class="badge \w*">(\w+)</span><b>(\d+)', text)
+    assert [name for _, name, _ in folds] == ["failed", "solved"]
+    links = re.findall(r'<a href="#(part-\d+)">([^<]+)</a>', text)
+    assert "Replays" in [name for _, name in links]
+    assert all(f'<h2 id="{place}">{name}</h2>' in text for place, name in links)
 
 
 def test_an_episode_that_failed_before_its_first_screen_is_a_line_without_a_replay(file_store: Store) -> None:

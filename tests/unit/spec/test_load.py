@@ -250,5 +250,7 @@ inputs: {m: {job: train, output: model, all: true}}
 def test_a_job_before_a_dot_is_answered_with_the_right_spelling(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"is a job; write `--set train:config\.epochs=3`"):
         loaded(PIPELINE, tmp_path, ["train.config.epochs=3"])
+    with pytest.raises(BadInput, match=r"begins with a field of the job: write `--set config\.epochs=3`"):
+        loaded(PIPELINE, tmp_path, ["job.config.epochs=3"])
     (tmp_path / "one").mkdir()
     assert loaded(PIPELINE, tmp_path / "one", ["train:config.epochs=3"])

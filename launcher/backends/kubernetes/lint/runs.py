@@ -100,7 +100,7 @@ def _marks(look: LintedObject) -> dict[str, str]:
     fingerprint = string(look.annotations, names.FINGERPRINT)
     if not fingerprint:
         message = f"{look.kind} {show(look.name)} has no fingerprint ({names.FINGERPRINT})"
-        look.error(("metadata",), message, "render it: `launcher render JOB -o DIR`")
+        look.error(("metadata",), message, "render it: `launcher render JOB --to DIR`")
         return {}
     if look.name and not look.name.endswith(f"-{fingerprint[:12]}"):
         message = f"{show(look.name)} does not carry its hash, {fingerprint[:12]}: a changed job would keep the name"
