@@ -268,13 +268,14 @@ class RolloutTrainer(RowTrainer):
             self.ranks.run("send", [record.row() if record.masked is None else None for record in records])
         own, done = learnt(records), list(records)
         now, entropies = self.log_probabilities(own)
-        then = now if self.async_rollouts is None else self.async_rollouts.at_sampling(own, now, own[0].made.number)
+        then: Sequence[Tensor | None] = now
+        if self.async_rollouts is not None:
+            then = self.async_rollouts.at_sampling(own, now, own[0].made.number)
         for record, line, sampled, unsure in zip(own, now, then, entropies, strict=True):
             # the ratio of a replayed turn is to the policy that sampled it
             old = record.turn.logprobs if record.played.replayed else tuple(line.tolist())
-            done[record.number] = replace(
-                record, old=old, then=tuple(sampled.tolist()), entropies=tuple(unsure.tolist())
-            )
+            compared = () if sampled is None else tuple(sampled.tolist())
+            done[record.number] = replace(record, old=old, then=compared, entropies=tuple(unsure.tolist()))
         if self.reference is not None:
             for record, line in zip(own, self.by_reference(own), strict=True):
                 done[record.number] = replace(done[record.number], reference=tuple(line.tolist()))
