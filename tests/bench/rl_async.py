@@ -123,8 +123,8 @@ def main() -> int:
     parser.add_argument("--step", type=float, default=0.25, help="seconds of a desktop's step")
     parser.add_argument("--updates", type=int, default=24)
     given = parser.parse_args()
-    print(f"{given.updates} updates of {GROUPS} groups of {SIZE}; model {MODEL_S:g} s a call, desktops {given.step:g} s a")
-    print(f"step, update {TRAIN_S:g} s; load {os.getloadavg()[0]:.0f}\n")
+    print(f"{given.updates} updates of {GROUPS} groups of {SIZE}; model {MODEL_S:g} s a call,")
+    print(f"desktops {given.step:g} s a step, update {TRAIN_S:g} s; load {os.getloadavg()[0]:.0f}\n")
     print(
         "| | took | rollouts/s | trainer idle | model idle | desktops idle | mean staleness |\n"
         "|---|---|---|---|---|---|---|"

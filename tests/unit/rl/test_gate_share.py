@@ -17,6 +17,8 @@ from training.rl.config import RlConfig
 from training.rl.sections import AsyncConfig
 
 pytestmark = pytest.mark.ml
+
+
 def config(**changes: Any) -> RlConfig:
     tasks = TasksConfig(count=1, seed=0)
     return RlConfig(model="m", environment="login", tasks=tasks, steps=9, asynchronous=AsyncConfig(**changes))

@@ -1,0 +1,88 @@
+"""Run by tests/integration/training/test_tracker_tables.py in the trackers' own environment, with one tracker's name:
+begins a run as transformers' callback does, sends a table, ends the run, and prints what the tracker's own reader finds.
+
+`WandbCallback` and the others stand for transformers' callbacks, of which a table takes the module alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from training.common.tracker_tables import TABLES
+
+ROWS = [
+    {
+        "step": 3,
+        "task": f"login-{number}",
+        "return": number / 2,
+        "success": bool(number),
+        "answers": "click(1)\ndone | now",
+        "last": Image.new("RGB", (8, 6), (200 * number, 10, 20)),
+    }
+    for number in (0, 1)
+]
+
+
+class Callback:
+    """What a table takes of transformers' callback of a tracker."""
+
+    def __init__(self, **modules: Any) -> None:
+        self.__dict__ |= modules
+
+
+def picture(file: Path) -> list[int]:
+    return list(Image.open(file).convert("RGB").getpixel((0, 0)))  # type: ignore[arg-type]
+
+
+def wandb() -> list[Any]:
+    """From the offline run's files: the table's is JSON, with the pictures' paths."""
+    import wandb as module
+
+    run = module.init(project="slipway", mode="offline")
+    folder = Path(run.dir)
+    TABLES["WandbCallback"](Callback(_wandb=module), "rollouts", ROWS, 3)
+    run.finish()
+    (file,) = (folder / "media/table").rglob("*.table.json")
+    table = json.loads(file.read_text())
+    return [
+        [picture(folder / each["path"]) if isinstance(each, dict) else each for each in row] for row in table["data"]
+    ]
+
+
+def trackio() -> list[Any]:
+    """From the local database, as its page reads it."""
+    import trackio as module
+    from trackio.sqlite_storage import SQLiteStorage
+    from trackio.utils import MEDIA_DIR
+
+    module.init(project="slipway", name="tables", embed=False)
+    TABLES["TrackioCallback"](Callback(_trackio=module), "rollouts", ROWS, 3)
+    module.finish()
+    (told,) = [each for each in SQLiteStorage.get_logs("slipway", "tables") if "rollouts" in each]
+    assert told["train/global_step"] == 3
+    return [
+        [picture(MEDIA_DIR / each["file_path"]) if isinstance(each, dict) else each for each in row.values()]
+        for row in told["rollouts"]["_value"]
+    ]
+
+
+def mlflow() -> list[Any]:
+    """By its client, from a folder."""
+    import mlflow as module
+
+    with module.start_run() as run:
+        TABLES["MLflowCallback"](Callback(_ml_flow=module), "rollouts", ROWS, 3)
+    client = module.MlflowClient()
+    place = Path(client.download_artifacts(run.info.run_id, "rollouts"))
+    table = json.loads((place / "3.json").read_text())
+    assert table["columns"] == list(ROWS[0])
+    return [[*row[:-1], picture(place.parent / row[-1])] for row in table["data"]]
+
+
+if __name__ == "__main__":
+    print("READ " + json.dumps({"wandb": wandb, "trackio": trackio, "mlflow": mlflow}[sys.argv[1]]()))
