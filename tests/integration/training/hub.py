@@ -55,8 +55,8 @@ class Hub:
             return 200, {"objects": [self.action(each) for each in json.loads(body)["objects"]]}
         if path == "/verify":
             return 200, {}
-        if re.fullmatch(r"/api/models/.+/commit/.+", path):
-            return 200, self.commit([json.loads(line) for line in body.splitlines()])
+        if found := re.fullmatch(r"/api/models/(.+)/commit/.+", path):
+            return 200, self.commit(found[1], [json.loads(line) for line in body.splitlines()])
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(/revision/.+)?", path):
             return 200, {"_id": "1", "id": found[1], "sha": self.head, "siblings": [], "private": True, "tags": []}
         return 404, {"error": f"{method} {path}"}
@@ -81,7 +81,7 @@ class Hub:
         upload = {"href": f"{self.url}/upload/{asked['oid']}"}
         return {**asked, "actions": {"upload": upload, "verify": {"href": f"{self.url}/verify"}}}
 
-    def commit(self, lines: list[dict[str, Any]]) -> dict[str, str]:
+    def commit(self, repo: str, lines: list[dict[str, Any]]) -> dict[str, str]:
         changed = []
         for line in lines:
             value = line["value"]
@@ -93,7 +93,7 @@ class Hub:
                 continue
             changed.append(value["path"])
         self.commits.append(changed)
-        url = f"{self.url}/commit/{self.head}"
+        url = f"{self.url}/{repo}/commit/{self.head}"
         return {"commitUrl": url, "commitOid": self.head}
 
 

@@ -6,7 +6,9 @@ begins a run as transformers' callback does, sends a table, ends the run, and pr
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,17 +42,19 @@ def picture(file: Path) -> list[int]:
 
 
 def wandb() -> list[Any]:
-    """From the offline run's files: the table's is JSON, with the pictures' paths."""
+    """From what the offline run keeps to send: the table is JSON, and names its pictures by their digests."""
     import wandb as module
 
     run = module.init(project="slipway", mode="offline")
-    folder = Path(run.dir)
     TABLES["WandbCallback"](Callback(_wandb=module), "rollouts", ROWS, 3)
     run.finish()
-    (file,) = (folder / "media/table").rglob("*.table.json")
-    table = json.loads(file.read_text())
+    kept = {}
+    for file in Path(os.environ["WANDB_DATA_DIR"]).rglob("staging/*"):
+        kept[hashlib.sha256(file.read_bytes()).hexdigest()] = file
+    tables = [json.loads(file.read_text()) for file in kept.values() if file.read_bytes().startswith(b"{")]
+    (table,) = [each for each in tables if each["_type"] == "table" and isinstance(each["data"][0][-1], dict)]
     return [
-        [picture(folder / each["path"]) if isinstance(each, dict) else each for each in row] for row in table["data"]
+        [picture(kept[each["sha256"]]) if isinstance(each, dict) else each for each in row] for row in table["data"]
     ]
 
 

@@ -29,8 +29,9 @@ def test_a_table_is_read_back_from_the_trackers_own_files(tracker: str, tmp_path
     settings = {
         "PYTHONPATH": str(ROOT),
         "WANDB_DIR": str(tmp_path),
+        "WANDB_DATA_DIR": str(tmp_path / "data"),
         "TRACKIO_DIR": str(tmp_path / "trackio"),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db" if tracker != "mlflow" else f"file:{tmp_path}/mlruns",
+        "MLFLOW_TRACKING_URI": f"file:{tmp_path}/mlruns",
         "MLFLOW_ALLOW_FILE_STORE": "true",
         "HF_HUB_OFFLINE": "1",
     }
