@@ -56,7 +56,7 @@ def test_one_commit_has_the_model_and_its_card_and_a_second_push_makes_none(serv
     assert done.returncode == 0, done.stderr
     assert server.files == sent(model)
     assert b"base_model: Qwen/Qwen3-VL-2B-Instruct" in server.files["README.md"]
-    assert server.repos["me/agent"]["private"] is True
+    assert server.repos["me/agent"]["visibility"] == "private"
     assert len(server.commits) == 1
     told = json.loads((model.parent / "hub.json").read_text())
     assert (told["repo"], told["commit"]) == ("me/agent", server.head)

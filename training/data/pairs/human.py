@@ -11,7 +11,7 @@ Or it is JSON, one object, or a list of such with one of each rater:
 
     {"EPISODE": {"STEP": {"action": ANSWER, "score": NUMBER}}}, with a list of answers where a step has several
 
-`episode` is a folder name. Two answers to a step are a pair when all raters who prefer one of them agree. """
+`episode` is a folder name. Two answers to a step are a pair when all raters who prefer one of them agree."""
 
 from __future__ import annotations
 
