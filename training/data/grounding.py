@@ -1,8 +1,8 @@
 """Grounding samples from episodes: where on the screen is what a step says it acts on?
 
 Each step that points at a place and says in words what it does is asked alone: those words are the goal, nothing came
-before, and the answer is its action without a thought. The words are the answer's section `## Action`, as OpenCUA's data
-has it, else the last line of the step's thought.
+before, and the answer is its action without a thought. The words are the answer's section `## Action`, as OpenCUA's
+data has it, else the last line of the step's thought.
 """
 
 from __future__ import annotations

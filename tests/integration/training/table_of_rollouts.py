@@ -1,5 +1,5 @@
 """Run by tests/integration/training/test_tracker_tables.py in the trackers' own environment, with one tracker's name:
-begins a run as transformers' callback does, sends a table, ends the run, and prints what the tracker's own reader finds.
+begins a run as transformers' callback does, sends a table, ends the run, and prints what the tracker's reader finds.
 
 `WandbCallback` and the others stand for transformers' callbacks, of which a table takes the module alone.
 """
