@@ -73,5 +73,5 @@ def test_ratings_by_episode_and_step(tmp_path: Path) -> None:
 def test_ratings_of_another_shape_are_refused(wrong: object, tmp_path: Path) -> None:
     file = tmp_path / "ratings.json"
     file.write_text(json.dumps(wrong))
-    with pytest.raises(ConfigError, match='allowed: {"EPISODE": '):
+    with pytest.raises(ConfigError, match=r'allowed: ."EPISODE": '):
         ratings(file, Faults("fail"))
