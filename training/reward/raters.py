@@ -21,6 +21,7 @@ from typing import Any, Final
 from eval import config as configuration
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
+from eval.episodes import Episode
 from eval.prompts import PromptConfig
 from eval.scores.stats import Estimate, by_cluster
 from eval.scores.summary import row, table, write_summary
@@ -129,7 +130,8 @@ def compare(config: RatersConfig, out: Path) -> list[Any]:
     if not given:
         raise ConfigError(f"ratings: {config.ratings} has no rating")
     model, builder = RewardModel.load(config.model, batch_size=config.batch_size), config.prompt.builder()
-    chats, pictures, known = [], [], {}
+    known: dict[str, Episode] = {}
+    chats, pictures = [], []
     for place, response in given:
         try:
             at = step_of(Path(config.episodes), *place, known)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def picture(file: Path) -> list[int]:
 
 def wandb() -> list[Any]:
     """From what the offline run keeps to send: the table is JSON, and names its pictures by their digests."""
-    import wandb as module
+    module = import_module("wandb")
 
     run = module.init(project="slipway", mode="offline")
     TABLES["WandbCallback"](Callback(_wandb=module), "rollouts", ROWS, 3)
@@ -60,24 +61,23 @@ def wandb() -> list[Any]:
 
 def trackio() -> list[Any]:
     """From the local database, as its page reads it."""
-    import trackio as module
-    from trackio.sqlite_storage import SQLiteStorage
-    from trackio.utils import MEDIA_DIR
+    module = import_module("trackio")
+    storage, places = import_module("trackio.sqlite_storage").SQLiteStorage, import_module("trackio.utils")
 
     module.init(project="slipway", name="tables", embed=False)
     TABLES["TrackioCallback"](Callback(_trackio=module), "rollouts", ROWS, 3)
     module.finish()
-    (told,) = [each for each in SQLiteStorage.get_logs("slipway", "tables") if "rollouts" in each]
+    (told,) = [each for each in storage.get_logs("slipway", "tables") if "rollouts" in each]
     assert told["train/global_step"] == 3
     return [
-        [picture(MEDIA_DIR / each["file_path"]) if isinstance(each, dict) else each for each in row.values()]
+        [picture(places.MEDIA_DIR / each["file_path"]) if isinstance(each, dict) else each for each in row.values()]
         for row in told["rollouts"]["_value"]
     ]
 
 
 def mlflow() -> list[Any]:
     """By its client, from a folder."""
-    import mlflow as module
+    module = import_module("mlflow")
 
     with module.start_run() as run:
         TABLES["MLflowCallback"](Callback(_ml_flow=module), "rollouts", ROWS, 3)

@@ -53,7 +53,7 @@ def test_a_table_is_read_back_from_the_trackers_own_files(tracker: str, tmp_path
 def test_tensorboard_has_the_texts_and_each_picture(tmp_path: Path) -> None:
     from types import SimpleNamespace
 
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
     from torch.utils.tensorboard import SummaryWriter
 
     from training.common.tracker_tables import TABLES

@@ -100,6 +100,7 @@ class RolloutCollector:
         """So many groups ahead that the worker need not wait for the training, and none that no update would use."""
         assert self.queue is not None
         assert self.worker is not None
+        assert self.config.steps is not None
         left = self.config.steps // self.config.period - number
         ahead = max(1, min(left, self.chosen.staleness + 1))
         missing = max(0, self.config.tasks_per_generation * ahead - self.queue.there)
