@@ -49,7 +49,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env docs format golden wheel release lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env docs format golden wheel release lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -150,6 +150,15 @@ $(COLOCATE_STAMP): tools/colocate.lock | $(UV)
 
 colocate-env: $(COLOCATE_STAMP) ## TRL and vLLM for CPUs together, for the nightly test of GRPO with both (libnuma1)
 
+TRACKERS_STAMP := .venv-trackers/.installed-$(call STAMP,tools/trackers.lock)
+
+$(TRACKERS_STAMP): tools/trackers.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-trackers
+	$(UV) pip sync -q --python .venv-trackers/bin/python --require-hashes tools/trackers.lock
+	@rm -f .venv-trackers/.installed-*; touch $@
+
+trackers-env: $(TRACKERS_STAMP) ## Weights & Biases, trackio and MLflow's client, for the nightly test of what they are sent
+
 LAMBDA_STAMP := .venv-lambda/.installed-$(call STAMP,tools/lambda-clients.lock)
 
 $(LAMBDA_STAMP): tools/lambda-clients.lock | $(UV)
@@ -168,7 +177,7 @@ $(OSWORLD_STAMP): tools/osworld.lock | $(UV)
 
 osworld-env: $(OSWORLD_STAMP) ## OSWorld's own package: its evaluators for the environment osworld, its client for a nightly test
 
-nightly: dev cluster-tools observer-tools serve-env colocate-env osworld-env ## the long storms and seeds, in parts, and a table of them (hours)
+nightly: dev cluster-tools observer-tools serve-env colocate-env osworld-env trackers-env ## the long storms and seeds, in parts, and a table of them (hours)
 	$(BIN)/python -m tests.nightly
 
 mutants: dev ## single changes of the protocol's decisions, which some test has to notice
@@ -217,6 +226,8 @@ lock: ## compile the locks again
 	  --python-platform x86_64-unknown-linux-gnu -o tools/lambda-clients.lock
 	$(UV) pip compile -q tools/osworld.in --excludes tools/osworld-left-out.txt --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
 	  --python-platform x86_64-unknown-linux-gnu -o tools/osworld.lock
+	$(UV) pip compile -q tools/trackers.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
+	  --python-platform x86_64-unknown-linux-gnu -o tools/trackers.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	cp tools/uv.lock launcher/backends/lambda_labs/uv.lock
 	echo "pip-audit==2.10.0" | $(UV) pip compile -q - --generate-hashes --no-header --python-version 3.11 -o tools/audit.lock

@@ -21,12 +21,14 @@ from training.data.packed.pack import PackConfig
 from training.data.pairs.run import PairsConfig
 from training.dpo.train import DpoConfig
 from training.grpo.config import GrpoConfig
+from training.reward.raters import RatersConfig
 from training.reward.train import RewardConfig
 from training.rl.config import RlConfig
 from training.sft.train import SftConfig
 from training.trl_arguments import NAMED, REFUSED
 from training.weights.export import ExportConfig
 from training.weights.merge import MergeConfig
+from training.weights.push import PushConfig
 from training.weights.tiny import TinyConfig
 
 ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
@@ -41,6 +43,8 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "training.rl": (RlConfig,),
     "training.merge": (MergeConfig,),
     "training.export": (ExportConfig,),
+    "training.push_to_hub": (PushConfig,),
+    "training.compare_raters": (RatersConfig,),
     "training.tiny": (TinyConfig,),
     "eval.run": (RunConfig,),
     "eval.agentnetbench": (BenchConfig,),

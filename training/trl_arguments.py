@@ -91,7 +91,7 @@ _PROMISES: Final[dict[str, tuple[str, ...]]] = {
     "a step's batch and its gradient are what the configuration says": (
         *("auto_find_batch_size", "average_tokens_across_devices"),
     ),
-    "results go to $SLIPWAY_OUTPUTS and nowhere else": (
+    "results go to $SLIPWAY_OUTPUTS; training.push_to_hub sends a model on": (
         *("hub_always_push", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token"),
         *("log_completions_hub_repo", "push_to_hub", "trackio_bucket_id", "trackio_space_id"),
         "trackio_static_space_id",

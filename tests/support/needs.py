@@ -78,6 +78,7 @@ TOOLS: Final = {
     "registry": Tool("a registry of images", _debian("docker-registry"), ("docker-registry",)),
     "root": Tool("root", "run the tests as root"),
     "systemd": Tool("systemd", _debian("systemd"), ("systemd-analyze",)),
+    "trackers": Tool("the trackers", "make trackers-env", (".venv-trackers/bin/python",)),
     "versitygw": Tool("a real S3 server", "make tools (needs Go)"),
     "vllm": Tool("vLLM", f"{_debian('libnuma1')}; make serve-env"),
     "zsh": Tool("zsh", _debian("zsh"), ("zsh",)),

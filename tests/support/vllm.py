@@ -35,7 +35,8 @@ def alone() -> Mapping[str, str]:
 
 @contextmanager
 def serving(model: Path, name: str, log: Path, *words: str, seconds: float = 900) -> Iterator[str]:
-    """The address of a server that is up and takes LoRAs while it runs. `words`: of its command line."""
+    """The address of a server that is up and takes LoRAs, and all weights, while it runs. `words`: of its command
+    line."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -44,7 +45,7 @@ def serving(model: Path, name: str, log: Path, *words: str, seconds: float = 900
         *("--model", str(model), "--served-model-name", name, "--enforce-eager", "--dtype", "float32"),
         *("--max-num-seqs", "8", *words),
     ]
-    environment = {**alone(), "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
+    environment = {**alone(), "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_SERVER_DEV_MODE": "1"}
     with (
         log.open("wb") as said,
         subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True) as process,

@@ -1,4 +1,4 @@
-"""Sends the figures of evaluations to the trackers in `report_to` as well: TRL and transformers send theirs alone.
+"""Sends the figures of evaluations, and tables, to the trackers in `report_to`: TRL and transformers send theirs alone.
 
 Figures of an evaluation come during the training and after it, and transformers closes the trackers at the training's
 end. So closing waits until `close`, which the trainer's command calls at its own end.
@@ -6,10 +6,11 @@ end. So closing waits until `close`, which the trainer's command calls at its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from eval.config import progress
+from training.common.tracker_tables import TABLES, Row
 
 PREFIXES: Final = {"eval/": "", "samples/": "samples/"}  # metrics that are sent, and how they begin under eval/ there
 
@@ -38,6 +39,11 @@ class Trackers:
                 trainer = self.trainer
                 callback.on_log(trainer.args, trainer.state, trainer.control, logs=dict(logs), model=trainer.model)
 
+    def table(self, name: str, rows: Sequence[Row], step: int) -> None:
+        """A table of at least one row. All rows have the same columns."""
+        for callback in self.callbacks:
+            TABLES[type(callback).__name__](callback, name, rows, step)
+
     def close(self) -> None:
         progress.listeners.remove(self.send)
         for end in self.ends:
@@ -58,6 +64,12 @@ def follow(trainer: Any) -> None:
     close()
     if trainer.args.report_to:
         _followed.append(Trackers(trainer))
+
+
+def table(name: str, rows: Sequence[Row], step: int) -> None:
+    """A table for the trackers of the training that is followed, if it has rows and there are any."""
+    for each in _followed if rows else ():
+        each.table(name, rows, step)
 
 
 def close() -> None:

@@ -40,6 +40,7 @@ SERVER: Final = (
     *("--logprobs-mode", "processed_logprobs"),
 )
 PARALLEL: Final = 32  # requests at a time
+UNKNOWN: Final = 404  # the status of a request for a LoRA that the server does not have
 KEY: Final = "VLLM_API_KEY"  # a secret of the job, where the server wants one
 
 
@@ -129,6 +130,28 @@ class Client:
     def unload(self, name: str) -> None:
         """Raises ServerGone, ServerRefuses."""
         self._call("/v1/unload_lora_adapter", {"lora_name": name})
+
+    def weights_label(self) -> str:
+        """What the server was told last of its weights (`label_weights`); "default" since its start. Raises ServerGone,
+        ServerRefuses."""
+        return str(self._call("/weight_info", None)["weight_version"])
+
+    def label_weights(self, label: str) -> None:
+        """Raises ServerGone, ServerRefuses."""
+        self._call("/update_weight_version", {"new_version": label})
+
+    def load_weights(self, folder: Path) -> None:
+        """Puts the safetensors in `folder` into the model in place, and throws away what the server keeps of the old
+        weights. Raises ServerGone, ServerRefuses, ConfigError where it answers questions meanwhile."""
+        kwargs = {"weights_path": str(folder.resolve())}
+        self._call("/collective_rpc", {"method": "reload_weights", "kwargs": kwargs, "timeout": self.timeout})
+        for path in ("/reset_mm_cache", "/reset_encoder_cache"):
+            self._call(path, {})
+        if not self._call("/reset_prefix_cache", {})["success"]:
+            raise ConfigError(
+                f"{self.field}: {self.url} keeps its cache of the old weights: somebody else asks it; a server that "
+                "takes all weights of a training is for this training alone"
+            )
 
     def update(self, folder: Path, name: str) -> None:
         """Loads the LoRA in `folder` under a new name for later requests; unloads the previous one and deletes its

@@ -29,13 +29,14 @@ class SourceConfig(Config, frozen=True):
     path    a packed dataset, a folder of episode folders, or chats: a folder or file, or hf://datasets/OWNER/NAME
     split   of a packed dataset, of parquet files or of a data set of the hub
     weight  its share of a mixture, relative to the others'
-    kind    auto: chat for a folder with *.jsonl files and no dataset.json, else episodes
+    kind    auto: chat for a folder with *.jsonl files and no dataset.json, else episodes. grounding: of episodes, each
+            step that says what it points at, asked alone (training.data.grounding)
     """
 
     path: str
     split: str = "train"
     weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
-    kind: Literal["auto", "episodes", "chat"] = "auto"
+    kind: Literal["auto", "episodes", "chat", "grounding"] = "auto"
 
 
 Spec = str | SourceConfig | list[SourceConfig]
@@ -68,6 +69,11 @@ def open_source(
 
 
 def _open(source: SourceConfig, builder: PromptBuilder, faults: Faults) -> Sequence[Sample]:
+    if source.kind == "grounding":
+        from training.data.grounding import GroundingSamples
+
+        episodes = _open(msgspec.structs.replace(source, kind="episodes"), builder, faults)
+        return GroundingSamples(episodes, builder, source.path)
     folder = Path(source.path)
     if source.path.startswith("hf://") or (source.kind != "episodes" and folder.is_dir() and not is_dataset(folder)):
         from training.data.chat_tables import chat_folder, is_table

@@ -37,6 +37,7 @@ METHODS: Final[dict[str, tuple[str, str]]] = {
 WITH_BITSANDBYTES: Final = frozenset(("trl-grpo", "unsloth-sft"))  # of the images in images/
 # A card's memory as torch reports it, in GiB: less than its name says.
 CARDS: Final = {
+    "A4000": 15.6,
     "L4": 21.9,
     "A10G": 21.9,
     "RTX4090": 23.5,

@@ -379,7 +379,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                 raise ConfigError(f"asynchronous: not with {name}: {why}")
         if (vllm := self.asynchronous.vllm) is None:
             return
-        vllm.check(self.lora, self.adapter, self.max_completion)
+        vllm.check(self.lora, self.max_completion)
         if vllm.mode == "server" and self.asynchronous.device is not None:
             raise ConfigError("asynchronous.device: not with vllm.mode server, whose servers have their own")
         visible(self.asynchronous.device, vllm.gpus)

@@ -99,6 +99,8 @@ class AsyncConfig(Config, frozen=True, kw_only=True):
                it; an older group is thrown away as a whole. So many times tasks_per_generation groups are ordered ahead
     cap        of a token's importance weight, the ratio of its probability by the weights that learn to that by those
                that sampled it
+    gate_share of the turns of each older version, those that the gate computes again with the weights that sampled
+               them, one at least: a forward pass more. Which ones is drawn anew for each update
     restarts   of the process that plays rollouts, where it ends by itself, before the training gives up
     device     of its model, as torch names it. None: the first GPU, which it shares with the training, or the CPU
     vllm       vLLM samples the rollouts. None: transformers
@@ -106,6 +108,7 @@ class AsyncConfig(Config, frozen=True, kw_only=True):
 
     staleness: Positive = 2
     cap: Annotated[float, msgspec.Meta(ge=1)] = 2.0
+    gate_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.25
     restarts: Annotated[int, msgspec.Meta(ge=0)] = 3
     device: str | None = None
     vllm: SamplerConfig | None = None

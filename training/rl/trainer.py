@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 
 from eval.config.progress import metric
 from eval.desktop import Desktop, Task
+from training.common import trackers
 from training.common.evaluation import undisturbed
 from training.common.reporting import StopRequest
 from training.common.warm_up import from_the_first_step
@@ -42,6 +43,7 @@ from training.rl.learning.sdpo_stage import (
 from training.rl.learning.trajectory_rows import join_turns, rows_per_rollout, split_warning
 from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of, without_cut
 from training.rl.records.recorder import TrainingRecorder
+from training.rl.records.rollout_table import rollout_rows
 from training.rl.records.step_metrics import generation_line, generation_metrics, nothing_to_learn, stage_metrics
 from training.rl.records.success_episodes import SuccessEpisodes
 from training.rl.rollouts.finished_rollouts import FinishedRollouts
@@ -268,13 +270,14 @@ class RolloutTrainer(RowTrainer):
             self.ranks.run("send", [record.row() if record.masked is None else None for record in records])
         own, done = learnt(records), list(records)
         now, entropies = self.log_probabilities(own)
-        then = now if self.async_rollouts is None else self.async_rollouts.at_sampling(own, now, own[0].made.number)
+        then: Sequence[Tensor | None] = now
+        if self.async_rollouts is not None:
+            then = self.async_rollouts.at_sampling(own, now, own[0].made.number)
         for record, line, sampled, unsure in zip(own, now, then, entropies, strict=True):
             # the ratio of a replayed turn is to the policy that sampled it
             old = record.turn.logprobs if record.played.replayed else tuple(line.tolist())
-            done[record.number] = replace(
-                record, old=old, then=tuple(sampled.tolist()), entropies=tuple(unsure.tolist())
-            )
+            compared = () if sampled is None else tuple(sampled.tolist())
+            done[record.number] = replace(record, old=old, then=compared, entropies=tuple(unsure.tolist()))
         if self.reference is not None:
             for record, line in zip(own, self.by_reference(own), strict=True):
                 done[record.number] = replace(done[record.number], reference=tuple(line.tolist()))
@@ -294,7 +297,10 @@ class RolloutTrainer(RowTrainer):
 
     def _record(self, made: RolloutGeneration, records: Sequence[TurnRecord]) -> None:
         assert self.recorder is not None
-        self.recorder.generation(made, self.state.global_step + 1, records)
+        step = self.state.global_step + 1
+        self.recorder.generation(made, step, records)
+        if self.args.report_to:
+            trackers.table("rollouts", rollout_rows(made, step, self.chosen.kept_groups), step)
         if self.collapse is not None:
             self.collapse.note(made)
 

@@ -19,7 +19,8 @@ RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # those that vLLM 0.32 ta
 class SamplerConfig(Config, frozen=True, kw_only=True):
     """
     mode     process: vLLM in the process that plays the rollouts, on `device` and the GPUs after it. server: vLLM
-             servers that others started, on any machine; they take a LoRA only, so it needs one
+             servers that others started, on any machine; all weights go to those of vLLM 0.32 in its development
+             mode, which this training has for itself, a LoRA to any
     servers  addresses http://HOST:PORT, or `role:NAME` for all ranks of a role of the job (server)
     name     what the servers call the model (server)
     folder   where the weights are handed over; a server must see it under the same path. None: the folder for
@@ -41,7 +42,7 @@ class SamplerConfig(Config, frozen=True, kw_only=True):
     eager: bool = False
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 300.0
 
-    def check(self, lora: LoraConfig | None, adapter: str | None, max_completion: int) -> None:
+    def check(self, lora: LoraConfig | None, max_completion: int) -> None:
         """Raises ConfigError."""
         where = "asynchronous.vllm"
         given = msgspec.structs.asdict(self)
@@ -57,11 +58,6 @@ class SamplerConfig(Config, frozen=True, kw_only=True):
                     )
             if self.folder is None:
                 raise ConfigError(f"{where}.folder: name the folder in which the servers find the weights")
-            if lora is None and adapter is None:
-                raise ConfigError(
-                    f"{where}.mode: server needs a lora: an answer names the LoRA that gave it, so a server that "
-                    "started anew cannot answer with other weights unseen; all weights go to mode process"
-                )
             unread = ("memory", "gpus", "context", "eager")
         else:
             unread = ("name", "timeout")

@@ -24,6 +24,7 @@ from eval.config.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.prompts.wording import control_tokens
 from training.common import sharding, unsloth
+from training.common.early_stop import EarlyStopLoss
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded, spread
 from training.common.measured import KeptWeights, write_measured
@@ -50,6 +51,8 @@ class SftConfig(TrainerConfig, frozen=True, kw_only=True):
     max_length     of a sample in tokens, images included; a longer one is a bad sample, none is ever cut off
     group_by_length  batches of samples of like length in tokens, images included: less of a batch is padding, and under
                    data parallelism no process waits for another's longer batch
+    early_stop_loss  ends the training when the mean loss of the last `log_every` steps is this or less; None: never.
+                   What was learned by heart is no better elsewhere: `evaluation` with `patience` stops by what counts
     evaluation     while training, with early stop: by tasks, by held-out steps, or by the loss on them
     sample_every   steps between two times at which `predictions` samples are predicted and drawn; None: at the end only
     predictions    how many steps are predicted and drawn beside their targets
@@ -66,6 +69,7 @@ class SftConfig(TrainerConfig, frozen=True, kw_only=True):
     on_bad_sample: Policy = "fail"
     max_length: Positive | None = None
     group_by_length: bool = False
+    early_stop_loss: Annotated[float, msgspec.Meta(gt=0)] | None = None
     evaluation: EvaluationConfig | None = None
     sample_every: Positive | None = None
     predictions: Annotated[int, msgspec.Meta(ge=0)] = 12
@@ -133,6 +137,8 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
         take_epochs(trainer, len(samples), config.seed)
     if config.group_by_length:
         group_by_length(trainer, sample_lengths(trainer.data_collator.chats, samples), config.seed, fresh=fresh)
+    if config.early_stop_loss is not None:
+        trainer.add_callback(EarlyStopLoss(config.early_stop_loss))
     watch(trainer, config, samples, out)
     return trainer
 

@@ -29,6 +29,8 @@ WORK = {
     "training.data card": "out",
     "training.data check": "out",
     "training.data pairs": "--config pairs.yaml --out out",
+    "training.compare_raters": "--config raters.yaml --out out",
+    "training.push_to_hub": "--config push.yaml --out out",
     "training.export": "--config export.yaml --out out",
     "training.make_episodes": "--config examples/own/episodes.yaml --out out",
     "training.merge": "--config merge.yaml --out out",

@@ -164,6 +164,7 @@ def simulated_config(**changes: Any) -> RlConfig:
         "tasks_per_generation": 125,
         "group_size": 8,
         "max_void": 0.9,
-        "steps": 1,
+        "steps": 10_000,
+        "save_every": 10_000,
     }
     return RlConfig(**{**values, **changes})

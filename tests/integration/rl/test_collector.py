@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from eval.agents.base import Decision, History
@@ -132,3 +133,15 @@ def test_a_stop_is_heard_and_what_was_drawn_and_not_used_comes_first_afterwards(
     made = again.collect(0)
     again.close()
     assert {"kept-1", "kept-2"} & {task.task_id for task in (*made.tasks, *again.unused)} == {"kept-1", "kept-2"}
+
+
+def test_nothing_is_ordered_that_no_update_would_use() -> None:
+    collector, ledger = collector_of(Clicking)
+    collector.config = msgspec.structs.replace(collector.config, steps=3)
+    for number in range(3):
+        collector.collect(number)
+    assert collector.queue is not None
+    assert collector.queue.there == 0
+    assert collector.queue.tally.ordered == collector.queue.tally.used == 3 * 2 * 2
+    collector.close()
+    assert len(ledger.judged) == 3 * 2 * 2

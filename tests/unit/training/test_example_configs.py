@@ -16,7 +16,7 @@ from training.memory.workload import Shape
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "examples" / "configs"
 FILES = sorted(FOLDER.glob("*.yaml"))
-NAMED = {"24gb": ("L4", 1), "80gb": ("H100", 1), "8x80gb": ("H100", 8)}
+NAMED = {"16gb": ("A4000", 1), "24gb": ("L4", 1), "80gb": ("H100", 1), "8x80gb": ("H100", 8)}
 
 
 def peak(path: Path) -> float:

@@ -71,10 +71,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"asynchronous": {"vllm": {"mode": "server", "servers": ["role:s"]}}},
         "vllm.folder: name the folder in",
     ),
-    (
-        {"asynchronous": {"vllm": SERVER}},
-        "asynchronous.vllm.mode: server needs a lora: an answer names the LoRA that gave it",
-    ),
     ({"asynchronous": {"vllm": {"servers": ["http://x:1"]}}}, "asynchronous.vllm.servers: only for mode server"),
     ({"asynchronous": {"vllm": {"timeout": 3}}}, "asynchronous.vllm.timeout: not for mode process"),
     ({"asynchronous": {"vllm": {**SERVER, "gpus": 2}}, "lora": {}}, "asynchronous.vllm.gpus: not for mode server"),

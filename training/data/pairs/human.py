@@ -7,8 +7,11 @@ spreadsheet's CSV is read as it was written: UTF-8 or UTF-16, with or without a 
     episode, step, response, rating[, rater]            a number per answer, higher is better
     episode, step, first, second, choice[, rater]       choice: first, second or tie
 
-`episode` is a folder name. Two answers to a step are a pair when all raters who prefer one of them agree.
-"""
+Or it is JSON, one object, or a list of such with one of each rater:
+
+    {"EPISODE": {"STEP": {"action": ANSWER, "score": NUMBER}}}, with a list of answers where a step has several
+
+`episode` is a folder name. Two answers to a step are a pair when all raters who prefer one of them agree."""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from typing import Any, Final
 
 from eval.config import Config, ConfigError
 from eval.episodes import Episode, EpisodeError, is_complete, read_episode
-from training.data.faults import BadSample
+from training.data.faults import BadSample, Faults
 from training.data.pairs.maker import Maker, ObservedStep
 
 RATED: Final = frozenset({"episode", "step", "response", "rating"})
@@ -36,7 +39,7 @@ CHOICES: Final = {"first": 1, "second": -1, "tie": 0}
 
 class HumanSource(Config, frozen=True, tag_field="kind", tag="human"):
     """
-    ratings   a .csv or .jsonl file, see the module's docstring
+    ratings   a .csv, .jsonl or .json file, see the module's docstring
     episodes  the folder with the episodes that it names
     """
 
@@ -53,12 +56,12 @@ def make(source: HumanSource, maker: Maker) -> None:
     root = Path(source.episodes)
     if not root.is_dir():
         raise ConfigError(f"sources: there is no folder {root}")
-    rows = list(_rows(Path(source.ratings), maker))
+    rows = list(_rows(Path(source.ratings), maker.faults))
     votes, position = _votes(rows, maker)
     known: dict[str, Episode] = {}
     for (name, step), answers in votes.items():
         try:
-            at = _seen(root, name, step, known)
+            at = step_of(root, name, step, known)
         except BadSample as fault:
             maker.faults.bad(f"{source.ratings}: {name} step {step}", fault)
             continue
@@ -74,11 +77,29 @@ def make(source: HumanSource, maker: Maker) -> None:
                 maker.pair(at, chosen, rejected, "human", note=note)
 
 
-def _rows(path: Path, maker: Maker) -> Iterator[tuple[str, dict[str, Any]]]:
+def ratings(path: Path, faults: Faults) -> dict[tuple[Place, str], dict[str, float]]:
+    """Of each rated answer to a step, the number that each rater gave; the last one of a rater who gave several. Raises
+    ConfigError, also for a file of choices."""
+    found: dict[tuple[Place, str], dict[str, float]] = {}
+    for where, line in _rows(path, faults):
+        try:
+            if isinstance(line, dict) and "choice" in line:
+                raise ConfigError(f"ratings: {path} has choices between answers; allowed: a number for each answer")
+            answer = _place(line), _text(line, "response")
+            found.setdefault(answer, {})[str(line.get("rater") or "")] = _number(line)
+        except BadSample as fault:
+            faults.bad(where, fault)
+    return found
+
+
+def _rows(path: Path, faults: Faults) -> Iterator[tuple[str, dict[str, Any]]]:
     """(file:line, row). Raises ConfigError for a file that cannot be read or has neither set of columns."""
     text = _read(path)
     if path.suffix.lower() == ".csv":
         yield from _of_csv(text, path)
+        return
+    if path.suffix.lower() == ".json":
+        yield from _of_json(text, path)
         return
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -86,7 +107,7 @@ def _rows(path: Path, maker: Maker) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             data = json.loads(line)
         except ValueError as error:
-            maker.faults.bad(f"{path}:{number}", BadSample("broken_rating", str(error)))
+            faults.bad(f"{path}:{number}", BadSample("broken_rating", str(error)))
             continue
         if number == 1 and isinstance(data, dict):
             _columns(list(data), f"{path}:1")
@@ -127,6 +148,25 @@ def _of_csv(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if separator == ";" and "rating" in row:  # where semicolons separate, numbers have a decimal comma
             row["rating"] = row["rating"].replace(",", ".")
         yield f"{path}:{reader.line_num + skipped}", row
+
+
+def _of_json(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file: place, row) of nested ratings. Raises ConfigError for a file of another shape."""
+    form = '{"EPISODE": {"STEP": {"action": ANSWER, "score": NUMBER}}}, or a list of such'
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"ratings: {path}: {error}") from None
+    for rater, by_episode in enumerate(data if isinstance(data, list) else [data]):
+        if not isinstance(by_episode, dict) or not all(isinstance(each, dict) for each in by_episode.values()):
+            raise ConfigError(f"ratings: {path}: allowed: {form}")
+        for episode, by_step in by_episode.items():
+            for step, answers in by_step.items():
+                for each in answers if isinstance(answers, list) else [answers]:
+                    if not isinstance(each, dict) or set(each) != {"action", "score"}:
+                        raise ConfigError(f"ratings: {path}: {episode}: {step}: {each!r}; allowed: {form}")
+                    found = {"episode": episode, "step": step, "response": each["action"], "rating": each["score"]}
+                    yield f"{path}: {episode}: {step}", {**found, "rater": str(rater)}
 
 
 def _columns(names: list[str], where: str) -> None:
@@ -207,7 +247,7 @@ def _number(row: dict[str, Any]) -> float:
     return value
 
 
-def _seen(root: Path, name: str, step: int, known: dict[str, Episode]) -> ObservedStep:
+def step_of(root: Path, name: str, step: int, known: dict[str, Episode]) -> ObservedStep:
     """Raises BadSample for an episode or a step that is not there."""
     folder = root / name
     if Path(name).name != name or not is_complete(folder):

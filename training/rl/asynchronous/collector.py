@@ -79,7 +79,7 @@ class RolloutCollector:
         before = RolloutTally(**asdict(self.queue.tally))
         if old := self.queue.age(number):
             self.worker.send(GroupsWithdrawn(old))
-        self._order()
+        self._order(number)
         while len(self.queue.done) < self.config.tasks_per_generation:
             if stop():
                 raise RolloutsStopped
@@ -96,11 +96,14 @@ class RolloutCollector:
         self.figures = self._figures(made, number, then, before)
         return made
 
-    def _order(self) -> None:
-        """So many groups ahead that the worker need not wait for the training."""
+    def _order(self, number: int) -> None:
+        """So many groups ahead that the worker need not wait for the training, and none that no update would use."""
         assert self.queue is not None
         assert self.worker is not None
-        missing = max(0, self.config.tasks_per_generation * (self.chosen.staleness + 1) - self.queue.there)
+        assert self.config.steps is not None
+        left = self.config.steps // self.config.period - number
+        ahead = max(1, min(left, self.chosen.staleness + 1))
+        missing = max(0, self.config.tasks_per_generation * ahead - self.queue.there)
         again, self.before = self.before[:missing], self.before[missing:]
         for task in (*again, *self.tasks.further(missing - len(again))):
             for order in self.queue.order(task, self.tasks.effort(task)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -45,14 +47,17 @@ class AsyncRollouts:
             self.collector = collector
         return self.collector.collect(number, stop)
 
-    def at_sampling(self, rows: Sequence[TurnRecord], now: Sequence[Tensor], number: int) -> list[Tensor]:
-        """The log probabilities of each row by the loss's forward, with the weights that sampled it. `now`: with those
-        of update `number`."""
+    def at_sampling(self, rows: Sequence[TurnRecord], now: Sequence[Tensor], number: int) -> list[Tensor | None]:
+        """The log probabilities of each row by the loss's forward, with the weights that sampled it: `now`, those with
+        the weights of update `number`, or computed again; None for older rows that are not drawn (`gate_share`)."""
         assert self.weights is not None
-        found = list(now)
+        assert self.config.asynchronous is not None
         versions = [row.turn.version for row in rows]
+        found = [line if each in (None, number) else None for each, line in zip(versions, now, strict=True)]
         for version in sorted({each for each in versions if each is not None and each != number}):
             places = [place for place, each in enumerate(versions) if each == version]
+            draw = random.Random(f"{self.config.seed} gate {number} {version}")
+            places = sorted(draw.sample(places, math.ceil(self.config.asynchronous.gate_share * len(places))))
             with self.weights.at(version):
                 lines, _ = self.trainer.log_probabilities([rows[place] for place in places])
             for place, line in zip(places, lines, strict=True):

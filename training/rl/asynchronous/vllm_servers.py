@@ -1,8 +1,9 @@
-"""Answers of vLLM servers that others started: each names the LoRA, and with it the version, that sampled it.
+"""Answers of vLLM servers that others started, each of a version that is known: a LoRA's name is in the answer, and of
+all weights the server is asked after it (`training.rl.weights.vllm_weights_server`).
 
 A question goes to the server with the fewest running ones. A server that does not answer is left alone for a while and
-its question asked elsewhere, for `timeout` seconds. One that has started anew does not know the LoRA, says so, and is
-given it again: no answer is ever of the weights of the start.
+its question asked elsewhere, for `timeout` seconds. One that has started anew does not know the weights, says so, and
+is given them again: no answer is ever of the weights of the start.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from typing import Final
 
 from eval.config import ConfigError
 from eval.desktop import InfraError
-from training.common.vllm_client import Client, Sampling, ServerGone, ServerRefuses, data_url, question
+from training.common.vllm_client import UNKNOWN, Client, Sampling, ServerGone, ServerRefuses, data_url, question
 from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules
 from training.rl.vllm_config import FIELD, SamplerConfig
-from training.rl.weights.lora_folders import LoraFolders
+from training.rl.weights.lora_folders import SETTINGS, LoraFolders
 from training.rl.weights.vllm_lora_server import VllmLoraServer
+from training.rl.weights.vllm_weights_server import VllmWeightsServer
 
 REST: Final = 1.0  # seconds in which a server that does not answer is not asked
-UNKNOWN: Final = 404  # how vLLM answers a request for a LoRA that it does not have
-TIMES: Final = 3  # that one question may meet a server without its LoRA
+TIMES: Final = 3  # that one question may meet a server without its weights
 
 
 class ServerSampler:
@@ -36,11 +37,13 @@ class ServerSampler:
 
     def __init__(self, chosen: SamplerConfig, folder: Path, rules: TokenRules, parallel: int) -> None:
         self.chosen = chosen
-        self.adapters = LoraFolders(folder)
-        self.servers = [
-            VllmLoraServer(Client(url, chosen.name, timeout=chosen.timeout, field=FIELD), self.adapters)
-            for url in chosen.urls()
-        ]
+        adapters = self.adapters = LoraFolders(folder) if (folder / SETTINGS).exists() else None
+        clients = [Client(url, chosen.name, timeout=chosen.timeout, field=FIELD) for url in chosen.urls()]
+        self.servers: list[VllmLoraServer | VllmWeightsServer]
+        if adapters is None:
+            self.servers = [VllmWeightsServer(each, folder) for each in clients]
+        else:
+            self.servers = [VllmLoraServer(each, adapters) for each in clients]
         self.rules = rules
         self.sampling = Sampling(rules.max_tokens, rules.temperature, suppressed=rules.suppressed, ends=rules.ends)
         self.pool = ThreadPoolExecutor(parallel, thread_name_prefix="vllm")
@@ -61,10 +64,11 @@ class ServerSampler:
             try:
                 with self._asking() as (server, version, file):
                     try:
-                        name = server.prepare(version, file)
-                        body = question(name, prompt.messages, urls, self.sampling, prompt.seed)
-                        body["mm_processor_kwargs"] = self.rules.bounds
-                        answer = server.client.answer(body)
+                        with server.holding(version, file) as (name, held):
+                            body = question(name, prompt.messages, urls, self.sampling, prompt.seed)
+                            body["mm_processor_kwargs"] = self.rules.bounds
+                            answer = server.client.answer(body)
+                            server.confirm(held)
                     except ServerGone:
                         server.seen, server.rests = False, time.monotonic() + REST
                         raise
@@ -75,7 +79,7 @@ class ServerSampler:
                         continue
                 if answer.model != name:
                     raise ConfigError(f"{FIELD}: {server.client.url} answers with {answer.model!r}, not {name!r}")
-                return TokenAnswer(answer.prompt_ids, answer.ids, answer.logprobs, version)
+                return TokenAnswer(answer.prompt_ids, answer.ids, answer.logprobs, held)
             except ServerGone as error:
                 if time.monotonic() > until:
                     raise InfraError(f"{FIELD}: no server answered for {self.chosen.timeout:g} s: {error}") from None
@@ -85,7 +89,7 @@ class ServerSampler:
                     raise  # else newer weights have come, and these are gone
 
     @contextmanager
-    def _asking(self) -> Iterator[tuple[VllmLoraServer, int, Path]]:
+    def _asking(self) -> Iterator[tuple[VllmLoraServer | VllmWeightsServer, int, Path]]:
         """The server to ask, and the newest weights; while it is open they stay there."""
         with self.lock:
             if self.newest is None:
@@ -105,7 +109,9 @@ class ServerSampler:
                 self._forget(newest)
 
     def _forget(self, newest: int) -> None:
-        """Removes the folders of weights that no server has."""
+        """Removes the folders of LoRAs that no server has."""
+        if self.adapters is None:
+            return
         with self.lock:
             used = {version for each in self.servers for version in (*each.loaded, *(+each.running))}
             for place in self.adapters.folder.glob("lora-*"):

@@ -47,9 +47,12 @@ class GateSettings:
 
 def passed(records: Sequence[TurnRecord], settings: GateSettings) -> dict[str, Any]:
     """The stage: compares the turns of a generation that are in the loss, not those of replayed successes, which other
-    weights sampled. Gives what gate.json tells. Raises ConfigError."""
+    weights sampled, nor those of older weights that were not computed again. Gives what gate.json tells. Raises
+    ConfigError."""
     gaps = [
-        gap(record.where, record.turn.logprobs, record.then) for record in learnt(records) if not record.played.replayed
+        gap(record.where, record.turn.logprobs, record.then)
+        for record in learnt(records)
+        if record.then and not record.played.replayed
     ]
     return check(gaps, settings.tolerance, records[0].made.number, settings.file)
 

@@ -26,7 +26,8 @@ class TurnRecord(LossRow):
     made       the generation, where successes have taken their places
     number     of the record in the generation's list
     masked     why the turn is not in the loss; None: it is
-    then       log probability by the loss's forward, with the weights that sampled it, nats: what the gate compares
+    then       log probability by the loss's forward, with the weights that sampled it, nats: what the gate compares;
+               empty where it does not
     entropies  at each token before the first step, nats
     gains      the advantage of each token
     weights    of each token, for the correction of what older weights sampled; none: 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eval.config import ConfigError
@@ -24,6 +25,14 @@ class VllmLoraServer:
         self.running: Counter[int] = Counter()  # questions of each version
         self.rests = 0.0  # until when
         self.loading = threading.Lock()
+
+    @contextmanager
+    def holding(self, version: int, file: Path) -> Iterator[tuple[str, int]]:
+        """The name of a version that the server has, and the version. Raises what `prepare` raises."""
+        yield self.prepare(version, file), version
+
+    def confirm(self, version: int) -> None:
+        """An answer names its LoRA: nothing else is to be asked."""
 
     def prepare(self, version: int, file: Path) -> str:
         """The name of a version that the server has. Raises ServerGone, ConfigError, FileNotFoundError."""
