@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 HASH: Final = 16  # a perceptual hash has 16 x 16 bits
 DISTANCE: Final = 6  # bits of 256
 GREY: Final = 1.0
-BANDS: Final = 8  # more than DISTANCE, so that two near hashes agree in at least one band of 32 bits
+BANDS: Final = 8  # two more than DISTANCE, so that two near hashes agree in at least two bands of 32 bits
 
 
 def thumbnail(image: Image.Image) -> Any:
@@ -68,9 +69,10 @@ class LookIndex:
 
     group   the group of a name, which may change when groups are joined
 
-    Things are looked up by their last frame. Two that look alike agree in one band of its hash at least (a band is
-    every 8th bit, so that each has bits of the whole frame), and the means of their greys differ by GREY at most. Of a
-    group, the thing that was added last is compared first, and no other after one that is alike.
+    Things are looked up by their last frame. Two that look alike agree in two bands of its hash at least (they are
+    slanted stripes, so that each has bits of all rows and columns: large parts of a screen are plain), and the means of
+    their greys differ by GREY at most. Of a group, the thing that was added last is compared first, and no other after
+    one that is alike.
     """
 
     def __init__(self, group: Callable[[str], str]) -> None:
@@ -105,8 +107,10 @@ def _places(look: Look, beside: int) -> Iterator[tuple[Hashable, ...]]:
         return
     import numpy as np
 
-    bands = np.packbits(darker(look.small[-1]).reshape(-1, BANDS).T, axis=1)
+    bits = darker(look.small[-1])
+    slanted = np.stack([np.roll(row, number) for number, row in enumerate(bits)])
+    bands = np.packbits(slanted.reshape(-1, BANDS).T, axis=1)
     grey = int(look.small[-1].mean() // GREY)
-    for number, band in enumerate(bands):
+    for two in combinations(range(BANDS), 2):
         for mean in range(grey - beside, grey + beside + 1):
-            yield look.sizes, number, band.tobytes(), mean
+            yield look.sizes, two, bands[two, :].tobytes(), mean

@@ -173,6 +173,21 @@ def test_baselines_and_other_runs_stand_beside_the_agent(file_store: Store) -> N
         assert words in text, words
 
 
+def test_a_cell_has_the_rate_of_all_and_of_those_that_ran_with_both_numbers(file_store: Store) -> None:
+    lacking = {"success": None, "score": None, "outcome": "not run", "error": "no program gimp"}
+    files = {
+        "tasks.jsonl": lines(
+            {"task_id": "a", "difficulty": "easy"},
+            {"task_id": "b", "difficulty": "easy", **lacking},
+            {"task_id": "c", "difficulty": "hard", **lacking},
+        ),
+    }
+    run = write_run(file_store, fake_job("eval", outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})])
+    text = " ".join(parsed(render(collect(file_store, select(file_store, [run])))).text.split())
+    assert "· 1/2, 1 not run; of those that ran 100 % · 1/1" in text
+    assert "· 0/1, 1 not run" in text
+
+
 def test_records_of_others_with_odd_fields_are_a_line_not_an_end(file_store: Store) -> None:
     files = eval_files([True, False]) | {"baselines/odd/tasks.jsonl": lines({"task_id": "a", "metrics": "none"})}
     run = write_run(file_store, fake_job("eval", outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})])
