@@ -80,14 +80,16 @@ class LookIndex:
         self._buckets: dict[Hashable, dict[str, list[Look]]] = {}  # of each bucket the things of each group
 
     def add(self, key: Hashable, name: str, look: Look) -> None:
-        for bucket in _places(look, 0):
-            self._buckets.setdefault((key, *bucket), {}).setdefault(self._group(name), []).append(look)
+        group = self._group(name)
+        for place in _places(look, 0):
+            self._buckets.setdefault((key, look.sizes, place), {}).setdefault(group, []).append(look)
 
     def near(self, key: Hashable, name: str, look: Look) -> Iterator[str]:
         """Each group but that of `name` that holds a thing of the same key that looks alike. Whoever asks may join the
         groups before the next one."""
         for place in _places(look, 1):
-            held = self._buckets.get((key, *place), {})
+            if (held := self._buckets.get((key, look.sizes, place))) is None:
+                continue
             self._regroup(held)
             for group, things in list(held.items()):
                 if self._group(group) != self._group(name) and any(look.alike(one) for one in reversed(things)):
@@ -100,17 +102,17 @@ class LookIndex:
             held[self._group(name)] = many
 
 
-def _places(look: Look, beside: int) -> Iterator[tuple[Hashable, ...]]:
-    """The buckets of a thing; with `beside` = 1 those of all that may look like it."""
+def _places(look: Look, beside: int) -> Iterator[Hashable]:
+    """The buckets of a thing, among those of its sizes; with `beside` = 1 those of all that may look like it."""
     if not len(look.small):
-        yield (look.sizes,)
+        yield None
         return
     import numpy as np
 
     bits = darker(look.small[-1])
     slanted = np.stack([np.roll(row, number) for number, row in enumerate(bits)])
-    bands = np.packbits(slanted.reshape(-1, BANDS).T, axis=1)
+    bands = [band.tobytes() for band in np.packbits(slanted.reshape(-1, BANDS).T, axis=1)]
     grey = int(look.small[-1].mean() // GREY)
-    for two in combinations(range(BANDS), 2):
+    for one, other in combinations(range(BANDS), 2):
         for mean in range(grey - beside, grey + beside + 1):
-            yield look.sizes, two, bands[two, :].tobytes(), mean
+            yield one, other, bands[one], bands[other], mean

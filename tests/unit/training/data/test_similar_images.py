@@ -60,11 +60,8 @@ def test_what_has_no_frame_is_alike_and_other_sizes_are_not() -> None:
     assert by_index([bare, seen, bare, other, seen]) == ["00000", "00001", "00000", "00003", "00001"]
 
 
-@pytest.mark.parametrize("noise", [0, 6], ids=["equal", "nearly equal"])
-@pytest.mark.parametrize("share", [1, 20], ids=["all different", "of twenty screens each"])
-def test_four_times_as_many_take_about_four_times_as_many_comparisons(
-    noise: int, share: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("size", [1000, 4000])
+def test_each_is_compared_with_a_few(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
     alike = Look.alike
 
@@ -74,11 +71,5 @@ def test_four_times_as_many_take_about_four_times_as_many_comparisons(
         return alike(one, other)
 
     monkeypatch.setattr(Look, "alike", counted)
-    found = []
-    for size in (1000, 4000):
-        count = 0
-        by_index(screens(1, size, origins=size // share, noise=noise))
-        found.append(count)
-    few, many = found
-    assert many <= 6 * few + 100
-    assert many < 40 * 4000  # of 8,000,000 pairs
+    by_index(screens(1, size, origins=size // 4, noise=6))
+    assert count < 10 * size  # each with each would be size * (size - 1) / 2
