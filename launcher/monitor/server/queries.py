@@ -38,8 +38,8 @@ class Cell:
 
 
 class AgentColumn(NamedTuple):
-    """An agent's tries. Those that the infrastructure broke (`infra`) and those that could not run (`not_run`) are among
-    the `tries` of which `solved` are solved, as in the report."""
+    """An agent's tries. Those that the infrastructure broke (`infra`) and those that could not run (`not_run`) count
+    among the `tries`, as in the report."""
 
     owner: int
     name: str
