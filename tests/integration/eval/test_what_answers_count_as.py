@@ -81,15 +81,14 @@ def _openai(number: int, said: Said, preview: bool) -> dict[str, Any]:
         elif isinstance(one, Action):
             wire += calls_of_openai(0, [one])["actions"]
         else:
-            wire.append(
-                {
-                    OFF: {"type": "click", "button": "left", "x": 9999, "y": 1},
-                    SCROLL_0: {"type": "scroll", "x": 1, "y": 1, "scroll_x": 0, "scroll_y": 0},
-                    KEY: {"type": "keypress", "keys": ["NO_SUCH_KEY"]},
-                    DRAG_1: {"type": "drag", "path": [{"x": 5, "y": 5}]},
-                    MALFORMED: {"type": "explode"},
-                }[one]
-            )
+            faults: dict[str, dict[str, Any]] = {
+                OFF: {"type": "click", "button": "left", "x": 9999, "y": 1},
+                SCROLL_0: {"type": "scroll", "x": 1, "y": 1, "scroll_x": 0, "scroll_y": 0},
+                KEY: {"type": "keypress", "keys": ["NO_SUCH_KEY"]},
+                DRAG_1: {"type": "drag", "path": [{"x": 5, "y": 5}]},
+                MALFORMED: {"type": "explode"},
+            }
+            wire.append(faults[one])
     call = calls_of_openai(number, [])
     if preview:
         del call["actions"]
@@ -114,13 +113,14 @@ def _claude(number: int, said: Said) -> dict[str, Any]:
         elif isinstance(one, Action):
             blocks.append({**calls_of_claude(number, [one])[0], "id": name})
         else:
-            member, given = {
+            faults: dict[str, tuple[str, dict[str, Any]]] = {
                 OFF: ("left_click", {"coordinate": [9999, 1]}),
                 SCROLL_0: ("scroll", {"coordinate": [1, 1], "scroll_direction": "down", "scroll_amount": 0}),
                 KEY: ("key", {"text": "NoSuchKey"}),
                 DRAG_1: ("key", {"text": "NoSuchKey"}),  # this wire has no drag of one point
                 MALFORMED: ("explode", {}),
-            }[one]
+            }
+            member, given = faults[one]
             blocks.append(tool_use(name, member, given))
     return message(number, blocks, "tool_use")
 
@@ -142,13 +142,14 @@ def _text(number: int, said: Said) -> dict[str, Any]:
                 assert one.point is not None
                 arguments = {"action": "left_click", "coordinate": [round(side * 1000) for side in one.point]}
         else:
-            arguments = {
+            faults: dict[str, dict[str, Any]] = {
                 OFF: {"action": "left_click", "coordinate": [9999, 1]},
                 SCROLL_0: {"action": "scroll", "coordinate": [1, 1], "pixels": 0},
                 KEY: {"action": "key", "keys": ["NO_SUCH_KEY"]},
                 DRAG_1: {"action": "key", "keys": ["NO_SUCH_KEY"]},
                 MALFORMED: {"action": "explode"},
-            }[one]
+            }
+            arguments = faults[one]
         calls.append(f"<tool_call>\n{json.dumps({'name': 'computer_use', 'arguments': arguments})}\n</tool_call>")
     return completion("\n".join(calls))
 
