@@ -76,7 +76,7 @@ def test_success_within_counts_only_what_was_solved_by_then() -> None:
     tasks = [task("a", steps=2), task("b", steps=4), task("c", False, steps=1), task("d", None, steps=5)]
     assert solved_within(tasks) == [(0, 0), (1, 0), (2, 0.25), (3, 0.25), (4, 0.5), (5, 0.5)]
     short, long = budget_series([agent("x", task(steps=1)), agent("y", *tasks)])
-    assert short.points[-1] == (5, 1.0)  # a shorter agent's curve goes on
+    assert short.points[-1] == (5.0, 1.0)  # a shorter agent's curve goes on
     assert list(long.points) == solved_within(tasks)
     assert solved_within([]) == []
 
