@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
-STEPS = {"sft": 30, "rl": 4}
+STEPS = {"sft": int(os.environ.get("STEPS", "30")), "rl": int(os.environ.get("GENERATIONS", "4"))}
 
 
 def settings(method: str, start: Path) -> Any:
