@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from eval.actions.geometry import Cells, Family, FrameName, smart_resize
 from eval.agents.base import Decision, History, decide
+from eval.config.importing import large_imports
 from eval.config.models import source
 from eval.desktop import Observation
 from eval.prompts import PromptBuilder
@@ -44,8 +45,9 @@ def _numbered(ready: Ready, start: int, row: int, decision: Decision) -> None:
 
 def _load(model: str, adapter: str | None, dtype: str, device: str | None) -> tuple[Any, Any]:
     name, where = source(model)
-    import torch
-    from transformers import AutoModelForImageTextToText, AutoProcessor
+    with large_imports():
+        import torch
+        from transformers import AutoModelForImageTextToText, AutoProcessor
 
     processor = AutoProcessor.from_pretrained(name, **where)
     loaded = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype, **where)

@@ -168,5 +168,9 @@ def _share(share: SolvedShare) -> Markup:
         bounds = f" ({100 * share.interval.low:.0f}–{100 * share.interval.high:.0f})"
     broken = f", {share.infra} infra" if share.infra else ""
     broken += f", {share.not_run} not run" if share.not_run else ""
+    beside = ""
+    if share.not_run and (ran := share.n - share.not_run):
+        beside = f"of those that ran {100 * share.solved / ran:.0f} % · {share.solved}/{ran}"
     rate = tag("b", f"{100 * share.solved / share.n:.0f} %")
-    return tag("td", rate, tag("span", f"{bounds} · {share.solved}/{share.n}{broken}", class_="faint"), class_="n")
+    words = join([f"{bounds} · {share.solved}/{share.n}{broken}", *([tag("br"), beside] if beside else [])])
+    return tag("td", rate, tag("span", words, class_="faint"), class_="n")

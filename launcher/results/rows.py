@@ -128,21 +128,23 @@ def load_files(store: Store, facts: Sequence[Facts], rows: Sequence[ResultRow]) 
 
 
 def arrange(rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """The rows sorted by benchmark, then by metric, then in the order of the runs."""
+    """The rows sorted by benchmark, then by metric, then in the order of the runs. The rate over the tasks that ran
+    stands beside the rate over all."""
     order: dict[tuple[str, ...], int] = {}
 
     def place(*key: str) -> int:
         return order.setdefault(key, len(order))
 
-    keyed: list[tuple[tuple[int, int, int, int], ResultRow]] = []
+    keyed: list[tuple[tuple[int, ...], ResultRow]] = []
     for row in rows:
         metric = row.metric
         if metric is None:
-            keyed.append(((1, 0, 0, 0), row))
+            keyed.append(((1,), row))
         else:
             benchmark = (metric.benchmark, str(metric.version), metric.split)
-            family = (*benchmark, metric.metric.partition("/")[0])  # metric a/b comes after a
-            keyed.append(((0, place(*benchmark), place(*family), place(*benchmark, metric.metric)), row))
+            name, _, part = metric.metric.partition("/")  # metric a/b comes after a
+            family = place(*benchmark, "family", "success" if name == "success_of_run" else name)
+            keyed.append(((0, place(*benchmark), family, bool(part), place(*benchmark, metric.metric)), row))
     return [row for _, row in sorted(keyed, key=lambda pair: pair[0])]
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
+from eval.config.importing import large_imports
 from eval.config.progress import metric, progress
 from eval.prompts import PromptConfig
 from training.common import sharding
@@ -111,12 +112,13 @@ def make_trainer(config: DpoConfig, pairs: Pairs, out: Path) -> Any:
     """A trainer over the pairs, ready to train. Raises ConfigError."""
     if config.workers:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the tokenizer's threads do not survive a fork
-    from datasets import Dataset
-    from trl import DPOConfig
+    with large_imports():
+        from datasets import Dataset
+        from trl import DPOConfig
 
-    from training.common.chats import Chats
-    from training.common.lengths import group_by_length, pair_lengths
-    from training.dpo.parts import DpoCollator, Logged, WholeBatchDpoTrainer, frozen_copy
+        from training.common.chats import Chats
+        from training.common.lengths import group_by_length, pair_lengths
+        from training.dpo.parts import DpoCollator, Logged, WholeBatchDpoTrainer, frozen_copy
 
     check_arguments(config.trl, DPOConfig)  # before the model, which takes minutes
     model, processor = load_model(config)

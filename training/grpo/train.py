@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.config import ConfigError
+from eval.config.importing import large_imports
 from eval.config.models import source
 from eval.config.progress import progress
 from eval.desktop import InfraError
@@ -115,11 +116,12 @@ def check_device(config: GrpoConfig) -> None:
 
 def make_trainer(config: GrpoConfig, rewards: Sequence[Reward], prompts: Prompts, out: Path) -> Any:
     """The Trainer, ready to train. Raises ConfigError."""
-    from datasets import Dataset
-    from trl import GRPOConfig
+    with large_imports():
+        from datasets import Dataset
+        from trl import GRPOConfig
 
-    from eval.prompts.tokens import VISION_TOKENS
-    from training.grpo.trainer import Trainer, reference_from
+        from eval.prompts.tokens import VISION_TOKENS
+        from training.grpo.trainer import Trainer, reference_from
 
     if len(prompts) < (needed := config.prompts_per_generation()):
         raise ConfigError(f"data: a generation takes {needed} prompts, and there are {len(prompts)}; lower batch_size")

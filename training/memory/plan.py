@@ -22,6 +22,7 @@ import msgspec
 
 from eval import config as configuration
 from eval.config import ConfigError
+from eval.config.importing import large_imports
 from training.memory.architecture import UnknownArchitecture
 from training.memory.estimate import GIB, MemoryEstimate
 from training.memory.workload import MemoryPlan, Shape, VllmNeed, colocated, describe, served, vllm_share
@@ -185,7 +186,8 @@ def refuse(
 
 def device_size() -> float | None:
     """Bytes of this machine's CUDA device."""
-    import torch
+    with large_imports():
+        import torch
 
     if not torch.cuda.is_available():
         return None

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
+from eval.config.importing import large_imports
 from eval.config.progress import metric, progress
 from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
@@ -93,12 +94,13 @@ def make_trainer(config: RewardConfig, pairs: Pairs, out: Path) -> Any:
     """A trainer over the pairs, ready to train. Raises ConfigError."""
     if config.workers:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the tokenizer's threads do not survive a fork
-    from datasets import Dataset
-    from transformers import TrainingArguments
+    with large_imports():
+        from datasets import Dataset
+        from transformers import TrainingArguments
 
-    from training.common.chats import Chats
-    from training.common.lengths import group_by_length, pair_lengths
-    from training.reward.trainer import RewardCollator, RewardTrainer
+        from training.common.chats import Chats
+        from training.common.lengths import group_by_length, pair_lengths
+        from training.reward.trainer import RewardCollator, RewardTrainer
 
     check_arguments(config.trl, TrainingArguments)  # before the model, which takes minutes
     network, processor = make_network(config)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.config import ConfigError
+from eval.config.importing import large_imports
 from eval.config.progress import progress
 from eval.desktop import InfraError, Task
 from eval.environments.registry import environment
@@ -53,14 +54,16 @@ def arguments(config: RlConfig, out: Path) -> dict[str, Any]:
 
 def make_trainer(config: RlConfig, out: Path) -> Any:
     """The RolloutTrainer, ready to train. Raises ConfigError."""
-    check_arguments(config.trl, _kind())  # before the model, which takes minutes
-    from datasets import Dataset
+    with large_imports():
+        from datasets import Dataset
+        from trl import GRPOConfig
 
-    from training.rl.learning.critic import ValueNetwork
-    from training.rl.rollouts.filters import SamplingFilters
-    from training.rl.rollouts.policy import Policy
-    from training.rl.trainer import RolloutTrainer
+        from training.rl.learning.critic import ValueNetwork
+        from training.rl.rollouts.filters import SamplingFilters
+        from training.rl.rollouts.policy import Policy
+        from training.rl.trainer import RolloutTrainer
 
+    check_arguments(config.trl, GRPOConfig)  # before the model, which takes minutes
     world = environment(config.environment)
     tasks: list[Task] = world.tasks(config.tasks.count, config.tasks.seed, config.options)
     builder = config.prompt.builder()
@@ -105,7 +108,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         critic=None if config.critic is None else critic,
         reference=reference if config.lora is None else None,
         model=model,
-        args=one_device(with_trl(arguments(config, out), config.trl, _kind())),
+        args=one_device(with_trl(arguments(config, out), config.trl, GRPOConfig)),
         train_dataset=Dataset.from_dict({"number": range(config.steps * config.group_size * processes())}),
         processing_class=processor,
         peft_config=lora(config, model),
@@ -130,12 +133,6 @@ def one_device(args: Any) -> Any:
     """Arguments for one GPU, whatever others the worker uses: transformers would spread each pass over all it sees."""
     args._n_gpu = min(1, args.n_gpu)
     return args
-
-
-def _kind() -> Any:
-    from trl import GRPOConfig
-
-    return GRPOConfig
 
 
 def train(config: RlConfig, out: Path, resume: str | None) -> bool:

@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from eval.config import ConfigError
+from eval.config.importing import large_imports
 from eval.config.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.prompts.wording import control_tokens
@@ -99,11 +100,12 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the tokenizer's threads do not survive a fork
     if config.loader == "unsloth":
         unsloth.ready()  # before TRL, because Unsloth replaces parts of TRL
-    from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
+    with large_imports():
+        from datasets import Dataset
+        from trl import SFTConfig, SFTTrainer
 
-    from training.common.lengths import group_by_length, sample_lengths, take_epochs
-    from training.sft.collate import Collator
+        from training.common.lengths import group_by_length, sample_lengths, take_epochs
+        from training.sft.collate import Collator
 
     ours = {
         **training_arguments(config, out),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -61,19 +62,22 @@ class Cell:
     """The tries of one agent at one task."""
 
     solved: int = 0
-    scored: int = 0
     rollouts: list[RowMapping] = field(default_factory=list)
 
 
 class AgentColumn(NamedTuple):
+    """An agent's tries. Those that the infrastructure broke (`infra`) and those that could not run (`not_run`) count
+    among the `tries`, as in the report."""
+
     owner: int
     name: str
     baseline: bool
     solved: int
-    scored: int
+    tries: int
     infra: int
     not_run: int
     failures: Sequence[tuple[str, int]]  # the commonest first
+    lacking: Sequence[tuple[str, int]]  # why tries could not run, the commonest first
 
 
 class Evaluation(NamedTuple):
@@ -174,12 +178,12 @@ class Queries:
         table = t.rollouts
         solved = func.sum(table.c.success).label("solved")
         counted = (
-            select(table.c.run_id, func.count().label("rollouts"), solved, func.count(table.c.success).label("scored"))
+            select(table.c.run_id, func.count().label("rollouts"), solved)
             .where(table.c.number.is_(None))  # a training numbers its own
             .group_by(table.c.run_id)
             .subquery()
         )
-        query = select(*OF_RUN, counted.c.rollouts, counted.c.solved, counted.c.scored)
+        query = select(*OF_RUN, counted.c.rollouts, counted.c.solved)
         return self.all(
             query.join(counted, counted.c.run_id == t.runs.c.id).order_by(t.runs.c.created.desc()).limit(OPEN)
         )
@@ -207,9 +211,7 @@ class Queries:
             by_owner.setdefault(row["owner"], []).append(row)
             cell = cells.setdefault((row["task_id"], row["owner"]), Cell())
             cell.rollouts.append(row)
-            if row["success"] is not None:
-                cell.scored += 1
-                cell.solved += row["success"]
+            cell.solved += row["success"] or 0
         agents = [_agent(owner, mine) for owner, mine in by_owner.items()]
         return Evaluation(
             sorted(agents, key=lambda agent: (agent.baseline, agent.name)), list(tasks.items()), cells, rows
@@ -290,18 +292,15 @@ def rollouts_query() -> Select[Any]:
 
 
 def _agent(owner: int, rows: Sequence[RowMapping]) -> AgentColumn:
-    scored = [row["success"] for row in rows if row["success"] is not None]
-    failures: dict[str, int] = {}
-    for row in rows:
-        if row["failure"] and row["outcome"] == "failed":
-            failures[row["failure"]] = failures.get(row["failure"], 0) + 1
+    failures = Counter(row["failure"] for row in rows if row["failure"] and row["outcome"] == "failed")
+    lacking = Counter(row["error"] or "no reason was told" for row in rows if row["outcome"] == "not run")
     return AgentColumn(
         owner,
         rows[0]["agent"] or rows[0]["run_name"],
         rows[0]["baseline_id"] is not None,
-        sum(scored),
-        len(scored),
+        sum(row["success"] or 0 for row in rows),
+        len(rows),
         sum(row["outcome"] == "infra" for row in rows),
-        sum(row["outcome"] == "not run" for row in rows),
-        sorted(failures.items(), key=lambda item: (-item[1], item[0])),
+        lacking.total(),
+        *(sorted(counts.items(), key=lambda item: (-item[1], item[0])) for counts in (failures, lacking)),
     )

@@ -1,7 +1,8 @@
 """One rule for the loops of all agents: the same task with the same faults gives the same outcome.
 
 A case says what the model does in words of its own (`Said`); each kind of agent gets it in its own wire, from a server
-that speaks that wire. The expected outcome is written once, beside the case.
+that speaks that wire. The expected outcome is written once, beside the case. Agents without a wire ask the server, too:
+a user's own, and `transformers` in the place of its model's `generate`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import tempfile
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -20,6 +24,7 @@ import pytest
 from eval.actions import Action, ActionType
 from eval.agents.base import Decision, History, decide
 from eval.agents.config import AgentConfig, make_agent
+from eval.agents.transformers import TransformersAgent
 from eval.config import convert
 from eval.desktop import ActionRefused, Interface, Observation
 from eval.prompts import PromptBuilder, PromptConfig
@@ -29,6 +34,7 @@ from tests.integration.eval.test_sdk_loops import calls_of_claude, calls_of_open
 from tests.integration.eval.test_served import LOGIN, SEED
 from tests.support.cases import every_case
 from tests.support.modelserver import ModelServer, Reply, completion, serving
+from training.weights.tiny import TinyConfig, build
 
 CLICK = Action(ActionType.CLICK, x=0.5, y=0.5)
 OFF, SCROLL_0, KEY, PROSE, MALFORMED, DRAG_1, TOOL = (
@@ -41,7 +47,8 @@ OFF, SCROLL_0, KEY, PROSE, MALFORMED, DRAG_1, TOOL = (
     "!",
 )
 Said = Sequence[Action | str]  # an answer: actions, and what is named above
-KINDS = ("openai-compatible", "custom", "openai", "openai preview", "claude")
+KINDS = ("openai-compatible", "custom", "transformers", "openai", "openai preview", "claude")
+TEXTS = ("openai-compatible", "custom", "transformers")  # answers are texts of a dialect
 
 
 class Refusing(tools.Tooled):
@@ -74,15 +81,14 @@ def _openai(number: int, said: Said, preview: bool) -> dict[str, Any]:
         elif isinstance(one, Action):
             wire += calls_of_openai(0, [one])["actions"]
         else:
-            wire.append(
-                {
-                    OFF: {"type": "click", "button": "left", "x": 9999, "y": 1},
-                    SCROLL_0: {"type": "scroll", "x": 1, "y": 1, "scroll_x": 0, "scroll_y": 0},
-                    KEY: {"type": "keypress", "keys": ["NO_SUCH_KEY"]},
-                    DRAG_1: {"type": "drag", "path": [{"x": 5, "y": 5}]},
-                    MALFORMED: {"type": "explode"},
-                }[one]
-            )
+            faults: dict[str, dict[str, Any]] = {
+                OFF: {"type": "click", "button": "left", "x": 9999, "y": 1},
+                SCROLL_0: {"type": "scroll", "x": 1, "y": 1, "scroll_x": 0, "scroll_y": 0},
+                KEY: {"type": "keypress", "keys": ["NO_SUCH_KEY"]},
+                DRAG_1: {"type": "drag", "path": [{"x": 5, "y": 5}]},
+                MALFORMED: {"type": "explode"},
+            }
+            wire.append(faults[one])
     call = calls_of_openai(number, [])
     if preview:
         del call["actions"]
@@ -107,13 +113,14 @@ def _claude(number: int, said: Said) -> dict[str, Any]:
         elif isinstance(one, Action):
             blocks.append({**calls_of_claude(number, [one])[0], "id": name})
         else:
-            member, given = {
+            faults: dict[str, tuple[str, dict[str, Any]]] = {
                 OFF: ("left_click", {"coordinate": [9999, 1]}),
                 SCROLL_0: ("scroll", {"coordinate": [1, 1], "scroll_direction": "down", "scroll_amount": 0}),
                 KEY: ("key", {"text": "NoSuchKey"}),
                 DRAG_1: ("key", {"text": "NoSuchKey"}),  # this wire has no drag of one point
                 MALFORMED: ("explode", {}),
-            }[one]
+            }
+            member, given = faults[one]
             blocks.append(tool_use(name, member, given))
     return message(number, blocks, "tool_use")
 
@@ -135,13 +142,14 @@ def _text(number: int, said: Said) -> dict[str, Any]:
                 assert one.point is not None
                 arguments = {"action": "left_click", "coordinate": [round(side * 1000) for side in one.point]}
         else:
-            arguments = {
+            faults: dict[str, dict[str, Any]] = {
                 OFF: {"action": "left_click", "coordinate": [9999, 1]},
                 SCROLL_0: {"action": "scroll", "coordinate": [1, 1], "pixels": 0},
                 KEY: {"action": "key", "keys": ["NO_SUCH_KEY"]},
                 DRAG_1: {"action": "key", "keys": ["NO_SUCH_KEY"]},
                 MALFORMED: {"action": "explode"},
-            }[one]
+            }
+            arguments = faults[one]
         calls.append(f"<tool_call>\n{json.dumps({'name': 'computer_use', 'arguments': arguments})}\n</tool_call>")
     return completion("\n".join(calls))
 
@@ -153,7 +161,7 @@ def wire(kind: str, number: int, said: Said) -> dict[str, Any]:
 
 
 def end(kind: str, number: int) -> dict[str, Any]:
-    if kind in ("openai-compatible", "custom"):
+    if kind in TEXTS:
         done = {"name": "computer_use", "arguments": {"action": "terminate", "status": "success"}}
         return completion(f"<tool_call>\n{json.dumps(done)}\n</tool_call>")
     return tools.ends(kind.split()[0], number)
@@ -202,12 +210,22 @@ CASES = {
         refused=1,
         told="it does not work",
         interfaces=("both",),
-        kinds=tuple(k for k in KINDS if k != "custom"),
+        kinds=tuple(k for k in KINDS if k not in ("custom", "transformers")),
     ),
 }
 
 
 def play(kind: str, server: ModelServer, out: Path, case: Case, interface: Interface) -> Any:
+    builder = PromptConfig(dialect="qwen3-vl").builder()
+    agent = in_process(builder, server.url) if kind == "transformers" else served(kind, builder, server)
+    tasks = [replace(task, max_steps=40) for task in LOGIN.tasks(1, SEED, {})]
+    told: dict[str, Any] = {"benchmark": "b", "environment": "login", "interface": interface}
+    limits = RolloutLimits(attempts=1, **case.limits)
+    (result,) = asyncio.run(rollout(agent, Refusing, tasks, out=out, limits=limits, **told))
+    return result
+
+
+def served(kind: str, builder: PromptBuilder, server: ModelServer) -> Any:
     section: dict[str, Any] = {"kind": kind.split()[0], "model": "m", "retries": 0}
     section["base_url"] = server.url if kind == "claude" else f"{server.url}/v1"
     if kind == "openai preview":
@@ -217,12 +235,41 @@ def play(kind: str, server: ModelServer, out: Path, case: Case, interface: Inter
     elif kind != "openai-compatible":
         section["api_key"] = "THE_KEY"
     config: Any = convert(section, AgentConfig, "agent")  # type: ignore[arg-type]
-    agent = make_agent(config, PromptConfig(dialect="qwen3-vl").builder())
-    tasks = [replace(task, max_steps=40) for task in LOGIN.tasks(1, SEED, {})]
-    told: dict[str, Any] = {"benchmark": "b", "environment": "login", "interface": interface}
-    limits = RolloutLimits(attempts=1, **case.limits)
-    (result,) = asyncio.run(rollout(agent, Refusing, tasks, out=out, limits=limits, **told))
-    return result
+    return make_agent(config, builder)
+
+
+@cache
+def tiny() -> tuple[Any, Any]:
+    """(model, processor) with random weights."""
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    with tempfile.TemporaryDirectory() as folder:
+        build(TinyConfig(layers=1, vision_layers=1), Path(folder))
+        return AutoModelForImageTextToText.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+
+
+def in_process(builder: PromptBuilder, url: str) -> TransformersAgent:
+    """An agent that does all itself but to compute the tokens of an answer: those come from a server, as a text."""
+    import torch
+
+    agent = TransformersAgent(tiny(), builder)
+    tokenizer = agent.processor.tokenizer
+
+    def generate(input_ids: Any, stopping_criteria: Any, **_: Any) -> Any:
+        said = asked(url, {"prompts": tokenizer.batch_decode(input_ids)})
+        tokens = tokenizer(said + tokenizer.eos_token, add_special_tokens=False, return_tensors="pt")["input_ids"]
+        whole = torch.cat([input_ids, tokens], dim=1)
+        stopping_criteria(whole, None)
+        return SimpleNamespace(sequences=whole, scores=None)
+
+    agent.model.generate = generate
+    return agent
+
+
+def asked(url: str, request: dict[str, Any]) -> str:
+    """The text that the server answers."""
+    with urllib.request.urlopen(url, data=json.dumps(request).encode()) as answer:
+        return str(json.load(answer)["choices"][0]["message"]["content"])
 
 
 class Asking:
@@ -237,10 +284,7 @@ class Asking:
         decisions = []
         for observation, history in zip(observations, histories, strict=True):
             messages, _ = self.builder.ask(history.task, history.past, observation)
-            body = json.dumps({"messages": messages}).encode()
-            with urllib.request.urlopen(self.url, data=body) as answer:
-                said = json.load(answer)["choices"][0]["message"]["content"]
-            decisions.append(decide(self.builder.read_turn, said))
+            decisions.append(decide(self.builder.read_turn, asked(self.url, {"messages": messages})))
         return decisions
 
 
@@ -250,7 +294,7 @@ def cases() -> list[tuple[str, Interface]]:
 
 @pytest.mark.ci
 @pytest.mark.filterwarnings("ignore")  # the SDKs', about tools that they do not know
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.ml if k == "transformers" else ()) for k in KINDS])
 @every_case(("name", "interface"), cases, ids=lambda value: value)
 def test_the_same_faults_give_the_same_outcome(
     kind: str, name: str, interface: Interface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -37,11 +37,11 @@ def test_what_the_pages_ask_for(engine: Engine, file_store: Store) -> None:
     run = queries.run(key)
     assert run is not None
     assert (run["run"], run["url"]) == (evaluated, file_store.url)
-    found = {row["run"]: (row["rollouts"], row["solved"], row["scored"]) for row in queries.evaluated()}
-    assert found[evaluated] == (12, 6, 12)
+    found = {row["run"]: (row["rollouts"], row["solved"]) for row in queries.evaluated()}
+    assert found[evaluated] == (12, 6)
     assert pipeline.after in found
     table = queries.evaluation(key)
-    assert [(agent.name, agent.baseline, agent.solved, agent.scored) for agent in table.agents] == [
+    assert [(agent.name, agent.baseline, agent.solved, agent.tries) for agent in table.agents] == [
         ("tiny", False, 3, 6),
         ("random", True, 3, 6),
     ]
@@ -117,8 +117,9 @@ def test_a_task_that_could_not_run_is_no_failure_of_the_infrastructure(engine: E
     table = queries.evaluation(key)
     assert [name for _, name in table.tasks] == ["login", "task-0", "task-1", "task-2"]
     assert [name for _, name in table.failures_first] == ["login", "task-1", "task-2", "task-0"]
-    told = {agent.name: (agent.solved, agent.scored, agent.infra, agent.not_run) for agent in table.agents}
-    assert told == {"eval": (1, 1, 1, 1), "tiny": (0, 0, 0, 1)}
+    told = {agent.name: (agent.solved, agent.tries, agent.infra, agent.not_run) for agent in table.agents}
+    assert told == {"eval": (1, 3, 1, 1), "tiny": (0, 1, 0, 1)}
+    assert {agent.name: agent.lacking for agent in table.agents}["eval"] == [("no program gimp", 1)]
 
 
 def test_of_too_many_runs_the_metrics_leave_out_those_that_wait_then_those_seen_last(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def test_success_within_counts_only_what_was_solved_by_then() -> None:
     tasks = [task("a", steps=2), task("b", steps=4), task("c", False, steps=1), task("d", None, steps=5)]
     assert solved_within(tasks) == [(0, 0), (1, 0), (2, 0.25), (3, 0.25), (4, 0.5), (5, 0.5)]
     short, long = budget_series([agent("x", task(steps=1)), agent("y", *tasks)])
-    assert short.points[-1] == (5, 1.0)  # a shorter agent's curve goes on
+    assert short.points[-1] == (5.0, 1.0)  # a shorter agent's curve goes on
     assert list(long.points) == solved_within(tasks)
     assert solved_within([]) == []
 
@@ -171,6 +172,21 @@ def test_baselines_and_other_runs_stand_beside_the_agent(file_store: Store) -> N
     text = parsed(render(report)).text
     for words in ("Agents side by side", "By difficulty", "Why episodes failed", "The <last> answers", "four times"):
         assert words in text, words
+
+
+def test_a_cell_has_the_rate_of_all_and_of_those_that_ran_with_both_numbers(file_store: Store) -> None:
+    lacking = {"success": None, "score": None, "outcome": "not run", "error": "no program gimp"}
+    files = {
+        "tasks.jsonl": lines(
+            {"task_id": "a", "difficulty": "easy"},
+            {"task_id": "b", "difficulty": "easy", **lacking},
+            {"task_id": "c", "difficulty": "hard", **lacking},
+        ),
+    }
+    run = write_run(file_store, fake_job("eval", outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})])
+    text = " ".join(parsed(render(collect(file_store, select(file_store, [run])))).text.split())
+    assert re.search(r"· 1/2, 1 not run ?of those that ran 100 % · 1/1", text)
+    assert "· 0/1, 1 not run" in text
 
 
 def test_records_of_others_with_odd_fields_are_a_line_not_an_end(file_store: Store) -> None:

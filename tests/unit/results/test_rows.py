@@ -136,6 +136,14 @@ def test_rows_of_one_metric_stand_together(file_store: Store) -> None:
     ]
 
 
+def test_the_rate_of_those_that_ran_stands_beside_the_rate_of_all(file_store: Store) -> None:
+    names = ("success", "success_of_run", "success/program/gimp", "mean_steps", "mean_steps/long")
+    metrics = [{"benchmark": "login", "metric": name, "value": 0.5, "n": 5} for name in names]
+    run = write_eval(file_store, "eval", {"summary.json": json.dumps(metrics).encode()})
+    rows = arrange(load_rows(file_store, load_facts(file_store, [run])))
+    assert [row.metric.metric for row in rows if row.metric] == list(names)
+
+
 def test_gpu_hours_and_cost_count_every_role(file_store: Store) -> None:
     job = fake_job("big", resources=Resources(cpus=8.0, gpus=2, gpu="H100"), replicas=2)
     run = write_run(file_store, job, [FakeAttempt(ended=START + 1800)])

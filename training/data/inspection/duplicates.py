@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from training.data.similar_images import DISTANCE
+from training.data.similar_images import BANDS, DISTANCE
 
-BANDS: Final = 8  # more than DISTANCE, so that two near hashes agree in at least one band of 32 bits
 NEIGHBOURS: Final = 32  # comparisons per hash within a bucket
 
 

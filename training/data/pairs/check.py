@@ -20,6 +20,7 @@ from eval.prompts.tokens import control_token
 from eval.prompts.wording import control_tokens
 from training.data.faults import BadSample, Faults
 from training.data.pairs.store import IMAGES, PAIRS, Pair, PairThumbnails, digest
+from training.data.similar_images import LookIndex
 
 SPOOL: Final = ".candidates.jsonl"
 MALFORMED: Final = "malformed"  # in the balance: the action type of a text without an action
@@ -63,6 +64,7 @@ class Gate:
         self._components = Components()
         self._learned: dict[str, set[tuple[str, tuple[str, ...]]]] = {}  # prompt and better answer -> tasks, images
         self._thumbnails = PairThumbnails(folder)
+        self._looks = LookIndex(self._components.find)
         self._lines = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._spool = (folder / SPOOL).open("wb")
@@ -102,14 +104,18 @@ class Gate:
 
     def _join_similar(self, pair: Pair) -> None:
         """Pairs that teach the same on images that look alike must be in the same split."""
-        known = self._learned.setdefault(pair.learned(), set())
+        known = self._learned.setdefault(key := pair.learned(), set())
         if (one := (pair.task_id, tuple(pair.images))) in known:
             return
-        find, task = self._components.find, f"task {pair.task_id}"
-        for other, images in known:
-            if find(f"task {other}") != find(task) and self._thumbnails.alike(pair.images, self._thumbnails, images):
-                self._components.join(task, f"task {other}")
         known.add(one)
+        if len(known) == 1:
+            return  # its images are opened when another teaches the same
+        for task, images in known if len(known) == 2 else (one,):
+            if (look := self._thumbnails.look(images)) is None:
+                continue
+            for other in self._looks.near(key, f"task {task}", look):
+                self._components.join(f"task {task}", other)
+            self._looks.add(key, f"task {task}", look)
 
     def _check(self, pair: Pair) -> None:
         """Raises BadSample."""

@@ -26,7 +26,7 @@ from eval.prompts import Message
 from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
 from training.data.samples import check_shape, open_image
-from training.data.similar_images import alike, thumbnail
+from training.data.similar_images import HASH, Look, LookIndex, thumbnail
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -91,16 +91,16 @@ class PairThumbnails:
         self.folder = folder
         self._known: dict[str, tuple[tuple[int, int], Any]] = {}
 
-    def alike(self, one: Sequence[str], theirs: PairThumbnails, other: Sequence[str]) -> bool:
-        """Whether images of this folder look as those of another: the same sizes, and each as its counterpart. What
-        cannot be opened looks as nothing else does."""
-        if len(one) != len(other):
-            return False
+    def look(self, images: Sequence[str]) -> Look | None:
+        """None where one cannot be opened: it looks as nothing else does."""
+        import numpy as np
+
         try:
-            pairs = [(self._of(a), theirs._of(b)) for a, b in zip(one, other, strict=True)]
+            looks = [self._of(name) for name in images]
         except BadSample:
-            return False
-        return all(size == its and alike(small[None, None], little[None])[0] for (size, small), (its, little) in pairs)
+            return None
+        small = np.stack([small for _, small in looks]) if looks else np.empty((0, HASH, HASH + 1), np.int16)
+        return Look(tuple(size for size, _ in looks), small)
 
     def _of(self, name: str) -> tuple[tuple[int, int], Any]:
         if name not in self._known:
@@ -293,14 +293,20 @@ def similar(train: Pairs, held_out: Pairs, examples: int = 3) -> list[str]:
     asked: dict[str, list[Pair]] = {}
     for pair in held_out:
         asked.setdefault(pair.learned(), []).append(pair)
+    both, index = set(asked), LookIndex(lambda name: name)
     looks, theirs = PairThumbnails(train.folder), PairThumbnails(held_out.folder)
-    found: list[str] = []
+    found: dict[str, None] = {}
     for pair in train:
-        for other in asked.get(pair.learned(), ()):
-            text = f"{other.task_id} step {other.step}"
-            if len(found) < examples and text not in found and looks.alike(pair.images, theirs, other.images):
-                found.append(text)
-    return found
+        if (key := pair.learned()) not in both:
+            continue
+        for other in asked.pop(key, ()):
+            if (look := theirs.look(other.images)) is not None:
+                index.add(key, f"{other.task_id} step {other.step}", look)
+        if (look := looks.look(pair.images)) is not None:
+            found |= dict.fromkeys(index.near(key, "", look))
+        if len(found) >= examples:
+            break
+    return list(found)[:examples]
 
 
 def refuse_leaks(train: Iterable[Pair], held_out: Iterable[Pair]) -> None:

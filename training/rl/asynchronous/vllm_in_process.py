@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.config import ConfigError
+from eval.config.importing import large_imports
 from eval.config.models import source
 from training.common.models import load_processor
 from training.common.vllm_prompts import one_placeholder, revisions
@@ -54,8 +55,9 @@ class VllmHere:
         # one process: nothing of it is left when this one is killed
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-        from vllm import LLM, SamplingParams
-        from vllm.lora.request import LoRARequest
+        with large_imports():
+            from vllm import LLM, SamplingParams
+            from vllm.lora.request import LoRARequest
 
         self.request = LoRARequest
         self.rules = rules
