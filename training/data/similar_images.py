@@ -54,17 +54,17 @@ def alike(many: Any, one: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Look:
+class Thumbnails:
     """How the frames of something look: their sizes, and their thumbnails (frames, HASH, HASH + 1), int16."""
 
     sizes: tuple[tuple[int, int], ...]
     small: Any
 
-    def alike(self, other: Look) -> bool:
+    def alike(self, other: Thumbnails) -> bool:
         return self.sizes == other.sizes and bool(alike(self.small[None], other.small)[0])
 
 
-class LookIndex:
+class ThumbnailIndex:
     """Which groups of names hold something that looks like a new thing, without comparing it with each thing.
 
     group   the group of a name, which may change when groups are joined
@@ -77,14 +77,14 @@ class LookIndex:
 
     def __init__(self, group: Callable[[str], str]) -> None:
         self._group = group
-        self._buckets: dict[Hashable, dict[str, list[Look]]] = {}  # of each bucket the things of each group
+        self._buckets: dict[Hashable, dict[str, list[Thumbnails]]] = {}  # of each bucket the things of each group
 
-    def add(self, key: Hashable, name: str, look: Look) -> None:
+    def add(self, key: Hashable, name: str, look: Thumbnails) -> None:
         group = self._group(name)
         for place in _places(look, 0):
             self._buckets.setdefault((key, look.sizes, place), {}).setdefault(group, []).append(look)
 
-    def near(self, key: Hashable, name: str, look: Look) -> Iterator[str]:
+    def near(self, key: Hashable, name: str, look: Thumbnails) -> Iterator[str]:
         """Each group but that of `name` that holds a thing of the same key that looks alike. Whoever asks may join the
         groups before the next one."""
         for place in _places(look, 1):
@@ -95,14 +95,14 @@ class LookIndex:
                 if self._group(group) != self._group(name) and any(look.alike(one) for one in reversed(things)):
                     yield group
 
-    def _regroup(self, held: dict[str, list[Look]]) -> None:
+    def _regroup(self, held: dict[str, list[Thumbnails]]) -> None:
         for name in [name for name in held if self._group(name) != name]:
             few, many = sorted((held.pop(name), held.pop(self._group(name), [])), key=len)
             many.extend(few)
             held[self._group(name)] = many
 
 
-def _places(look: Look, beside: int) -> Iterator[Hashable]:
+def _places(look: Thumbnails, beside: int) -> Iterator[Hashable]:
     """The buckets of a thing, among those of its sizes; with `beside` = 1 those of all that may look like it."""
     if not len(look.small):
         yield None

@@ -20,7 +20,7 @@ from eval.prompts.tokens import control_token
 from eval.prompts.wording import control_tokens
 from training.data.faults import BadSample, Faults
 from training.data.pairs.store import IMAGES, PAIRS, Pair, PairThumbnails, digest
-from training.data.similar_images import LookIndex
+from training.data.similar_images import ThumbnailIndex
 
 SPOOL: Final = ".candidates.jsonl"
 MALFORMED: Final = "malformed"  # in the balance: the action type of a text without an action
@@ -64,7 +64,7 @@ class Gate:
         self._components = Components()
         self._learned: dict[str, set[tuple[str, tuple[str, ...]]]] = {}  # prompt and better answer -> tasks, images
         self._thumbnails = PairThumbnails(folder)
-        self._looks = LookIndex(self._components.find)
+        self._looks = ThumbnailIndex(self._components.find)
         self._lines = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._spool = (folder / SPOOL).open("wb")

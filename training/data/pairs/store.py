@@ -26,7 +26,7 @@ from eval.prompts import Message
 from eval.prompts.tokens import control_token
 from training.data.faults import BadSample, Faults
 from training.data.samples import check_shape, open_image
-from training.data.similar_images import HASH, Look, LookIndex, thumbnail
+from training.data.similar_images import HASH, ThumbnailIndex, Thumbnails, thumbnail
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -91,7 +91,7 @@ class PairThumbnails:
         self.folder = folder
         self._known: dict[str, tuple[tuple[int, int], Any]] = {}
 
-    def look(self, images: Sequence[str]) -> Look | None:
+    def look(self, images: Sequence[str]) -> Thumbnails | None:
         """None where one cannot be opened: it looks as nothing else does."""
         import numpy as np
 
@@ -100,7 +100,7 @@ class PairThumbnails:
         except BadSample:
             return None
         small = np.stack([small for _, small in looks]) if looks else np.empty((0, HASH, HASH + 1), np.int16)
-        return Look(tuple(size for size, _ in looks), small)
+        return Thumbnails(tuple(size for size, _ in looks), small)
 
     def _of(self, name: str) -> tuple[tuple[int, int], Any]:
         if name not in self._known:
@@ -293,7 +293,7 @@ def similar(train: Pairs, held_out: Pairs, examples: int = 3) -> list[str]:
     asked: dict[str, list[Pair]] = {}
     for pair in held_out:
         asked.setdefault(pair.learned(), []).append(pair)
-    both, index = set(asked), LookIndex(lambda name: name)
+    both, index = set(asked), ThumbnailIndex(lambda name: name)
     looks, theirs = PairThumbnails(train.folder), PairThumbnails(held_out.folder)
     found: dict[str, None] = {}
     for pair in train:
