@@ -41,7 +41,10 @@ FILE: Final = re.compile(
     r"(?:.*/)?([\w.-]+\.(?:json|jsonl|md|html|csv|txt|png|svg|parquet|tar|sqlite|db|log|yaml|safetensors|bin|pt))"
 )
 # the files that these name lie in the home of a desktop, and are gone with it
-HOMES: Final = tuple(ROOT / "eval/benchmarks" / name for name in ("linux_desktop/templates", "gtk_forms", "gtk_login"))
+HOMES: Final = (
+    *(ROOT / "eval/benchmarks" / name for name in ("linux_desktop/templates", "gtk_forms", "gtk_login")),
+    ROOT / "eval/desktops/end_states.py",
+)
 # names in the source that are no file which we leave for anybody
 FOREIGN: Final = {
     **dict.fromkeys(
