@@ -171,7 +171,7 @@ def test_the_recipe_s_table_names_fields_that_are_there() -> None:
     from training.rl.learning import advantages
 
     page = (ROOT / "docs/explanation/algorithms.md").read_text(encoding="utf-8")
-    table = page.partition("| recipe | here |")[2]
+    table = page.partition("| recipe | here |")[2].partition("\n\n")[0]
     known = {*RlConfig.__struct_fields__, *TaskSourceConfig.__struct_fields__, *vars(advantages), "rank", "max_steps"}
     known |= {
         *AsyncConfig.__struct_fields__,
