@@ -25,7 +25,6 @@ from eval.config.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.prompts.wording import control_tokens
 from training.common import sharding, unsloth
-from training.common.early_stop import EarlyStopLoss
 from training.common.entry import check_resume, entry, run_training
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded, spread
 from training.common.measured import KeptWeights, write_measured
@@ -104,6 +103,7 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
         from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
 
+        from training.common.early_stop import EarlyStopLoss
         from training.common.lengths import group_by_length, sample_lengths, take_epochs
         from training.sft.collate import Collator
 
