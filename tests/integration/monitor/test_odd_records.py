@@ -141,7 +141,7 @@ def test_words_from_right_to_left_and_tries_without_turns(visitor: Visitor, odd:
     assert "It ended before its first turn." in found[0]
     assert "Its episode was not kept." in found[1]
     page.goto(f"{base}/search?q=nobody-wrote-this")
-    assert "No try has these words" in page.locator("main").inner_text()
+    assert "No run or try has these words" in page.locator("main").inner_text()
     assert visitor.said == []
 
 
