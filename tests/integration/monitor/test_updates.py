@@ -34,7 +34,9 @@ UPDATE = """() => new Promise((done) => {
 })"""
 # the first line of the log that is seen, and where it stands
 SEEN = """() => {
-  const log = document.querySelector("pre.log"), box = log.getBoundingClientRect();
+  const log = document.querySelector("pre.log");
+  log.scrollIntoView({block: "center"});
+  const box = log.getBoundingClientRect();
   const seen = document.caretRangeFromPoint(box.left + 30, box.top + 30);
   const text = seen.startContainer.data, from = text.lastIndexOf("\\n", seen.startOffset - 1) + 1;
   return [text.slice(from).split("\\n")[0], log.scrollHeight - log.clientHeight - Math.round(log.scrollTop)];
