@@ -134,10 +134,12 @@ def test_what_reads_results_runs_on_runs_of_these_names(shown: Shown, read_only:
     (tmp_path / "store").mkdir()
     url = (tmp_path / "store").as_uri()
     line = re.sub(r"\bRUN\b", "some-run", shown.line)  # the reader's to fill in
-    names = [word for word in Shown("", line).words[2:] if re.fullmatch("[a-z]+-[a-z]+", word)]
+    names = [word for word in Shown("", line).words[2:] if re.fullmatch("[a-z]+[0-9]?-[a-z]+", word)]
     for number, name in enumerate(names):
         job = fake_job(name, outputs={"results": Output(sync="live")}, config={"number": number})
         tasks = eval_files([index % 3 <= number for index in range(12)])
+        if "--by program" in line:
+            tasks["tasks.jsonl"] = tasks["tasks.jsonl"].replace(b'"outcome"', b'"programs": ["xterm"], "outcome"')
         write_run(open_store(url), job, [FakeAttempt(outputs={"results": tasks})])
     done = run(f"SLIPWAY_STORE={url} {line}", read_only)
     assert done.returncode == 0, f"{shown.place}\n$ {line}\n{done.stdout}{done.stderr}"
