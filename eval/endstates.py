@@ -25,7 +25,6 @@ from eval.desktops.end_states import EndKind, file_states
 from eval.desktops.folder import FolderStage
 from eval.environments.custom import CustomTask, ValidatedScene
 from eval.environments.registry import environment, tasks_of
-from eval.environments.sources import customs
 from eval.run import RunConfig
 
 MOST: Final = 100  # actions of an expert whose task has no limit
@@ -158,7 +157,11 @@ async def _judged(judging: Awaitable[Score]) -> Score:
 async def judged_states(config: RunConfig, count: int) -> list[JudgedState]:
     """The states of the first `count` tasks. Raises ConfigError and InfraError."""
     tasks = tasks_of(config.environment, count, config.tasks.seed, config.options)
-    own = customs(config.options) if config.environment == "sources" else {}
+    own = {}
+    if config.environment == "sources":
+        from eval.environments.sources import customs  # needs an extra, which --help does not
+
+        own = customs(config.options)
     found: list[JudgedState] = []
     for task in tasks:
         custom = own.get(task.task_id)

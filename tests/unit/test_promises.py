@@ -32,5 +32,8 @@ def test_the_python_api_is_what_its_page_names() -> None:
 
 def test_a_deprecation_lives_for_one_minor_version() -> None:
     """What is deprecated is listed, with the version that refuses it."""
-    assert "Deprecated today, refused from 0.2 on: the option `-o DIR` of `launcher render`, which is `--to DIR` now." in TEXT
+    assert (
+        "Deprecated today, refused from 0.2 on: the option `-o DIR` of `launcher render`, which is `--to DIR` now."
+        in TEXT
+    )
     assert launcher.__version__.rpartition(".")[0] == "0.1", "list what 0.1.0 had and this version warns of"

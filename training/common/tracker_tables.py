@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from PIL import Image
-
 Row = Mapping[str, Any]
 STEP: Final = "train/global_step"  # by which transformers' callbacks order what they send
 
@@ -20,6 +18,12 @@ def to_wandb(callback: Any, name: str, rows: Sequence[Row], step: int) -> None:
     _columns_of_a_run(wandb, wandb.log, name, rows, step)
 
 
+def _is_picture(value: object) -> bool:
+    from PIL import Image  # only where a tracker is: the trainers' --help needs no extra
+
+    return isinstance(value, Image.Image)
+
+
 def to_trackio(callback: Any, name: str, rows: Sequence[Row], step: int) -> None:
     trackio = callback._trackio
     _columns_of_a_run(trackio, trackio.log, name, rows, step)
@@ -27,7 +31,7 @@ def to_trackio(callback: Any, name: str, rows: Sequence[Row], step: int) -> None
 
 def _columns_of_a_run(module: Any, log: Callable[..., Any], name: str, rows: Sequence[Row], step: int) -> None:
     columns = list(rows[0])
-    data = [[module.Image(each) if isinstance(each, Image.Image) else each for each in row.values()] for row in rows]
+    data = [[module.Image(each) if _is_picture(each) else each for each in row.values()] for row in rows]
     log({name: module.Table(columns=columns, data=data), STEP: step})
 
 
@@ -38,7 +42,7 @@ def to_mlflow(callback: Any, name: str, rows: Sequence[Row], step: int) -> None:
     for number, row in enumerate(rows):
         values = []
         for column, each in row.items():
-            if isinstance(each, Image.Image):
+            if _is_picture(each):
                 path = f"{name}/{step}/{number}-{column.replace(' ', '-')}.png"
                 mlflow.log_image(each, path)
                 values.append(path)
@@ -53,13 +57,13 @@ def to_tensorboard(callback: Any, name: str, rows: Sequence[Row], step: int) -> 
     import numpy
 
     writer = callback.tb_writer
-    texts = [column for column, each in rows[0].items() if not isinstance(each, Image.Image)]
+    texts = [column for column, each in rows[0].items() if not _is_picture(each)]
     lines = [f"| {' | '.join(texts)} |", "|---" * len(texts) + "|"]
     lines += [f"| {' | '.join(_cell(row.get(column)) for column in texts)} |" for row in rows]
     writer.add_text(name, "\n".join(lines), step)
     for number, row in enumerate(rows):
         for column, each in row.items():
-            if isinstance(each, Image.Image):
+            if _is_picture(each):
                 pixels = numpy.asarray(each.convert("RGB"))
                 writer.add_image(f"{name}/{number}/{column}", pixels, step, dataformats="HWC")
 

@@ -119,6 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
 
     def run() -> int:
+        import huggingface_hub  # noqa: F401 says which extra it lacks before anything else
+
         config = configuration.load(Path(given.config), PushConfig)
         out = configuration.output_folder(given.out, "results")
         try:
