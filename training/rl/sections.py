@@ -108,7 +108,7 @@ class AsyncConfig(Config, frozen=True, kw_only=True):
 
     staleness: Positive = 2
     cap: Annotated[float, msgspec.Meta(ge=1)] = 2.0
-    gate_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.25
+    gate_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     restarts: Annotated[int, msgspec.Meta(ge=0)] = 3
     device: str | None = None
     vllm: SamplerConfig | None = None

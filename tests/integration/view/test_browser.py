@@ -117,7 +117,7 @@ def test_filters_show_what_is_asked_for(browser: Browser, tmp_path: Path) -> Non
     page, said = visit(browser, report(tmp_path))
     shown = page.locator(".episode:visible")
     assert page.locator(".episode").count() == 13  # of the agent 7, of the baseline 6
-    assert shown.count() < 13  # folds but those of failures are closed; a choice opens them
+    assert shown.count() == 12  # folds but those of failures are closed; a choice opens them
     page.get_by_label("agent").select_option("tiny")
     assert shown.count() == 7
     page.get_by_label("outcome").select_option("failed")

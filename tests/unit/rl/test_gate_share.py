@@ -64,7 +64,7 @@ def test_a_share_of_each_older_version_and_one_at_least(share: float, passes: di
 def test_other_turns_are_drawn_for_each_update() -> None:
     rows = [SimpleNamespace(turn=SimpleNamespace(version=4)) for _ in range(40)]
     trainer = Measuring()
-    rollouts = AsyncRollouts(trainer, config(), None)  # type: ignore[arg-type]
+    rollouts = AsyncRollouts(trainer, config(gate_share=0.25), None)  # type: ignore[arg-type]
     rollouts.weights = trainer  # type: ignore[assignment]
     now = [torch.tensor([0.0]) for _ in rows]
     drawn = [
