@@ -108,6 +108,13 @@ class ShownTurn(NamedTuple):
     picture: bool
 
 
+class Parting(NamedTuple):
+    """Two rollouts beside each other. `same`: how many turns are alike before they part; `rows`: the turns after."""
+
+    same: int
+    rows: Sequence[tuple[ShownTurn | None, ShownTurn | None]]
+
+
 class Queries:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -231,6 +238,16 @@ class Queries:
             found.append(ShownTurn(len(turns), None, [], True))
         return found
 
+    def parting(self, left: int, right: int) -> Parting:
+        a, b = self.turns(left), self.turns(right)
+        same = 0
+        while same < min(len(a), len(b)) and _said(a[same]) == _said(b[same]) is not None:
+            same += 1
+        rows = [
+            (a[at] if at < len(a) else None, b[at] if at < len(b) else None) for at in range(same, max(len(a), len(b)))
+        ]
+        return Parting(same, rows)
+
     def observation(self, rollout: int, turn: int) -> RowMapping | None:
         """Where a picture lies: the key, its sha256, and the URL of the store."""
         return self.one(
@@ -289,6 +306,13 @@ def rollouts_query() -> Select[Any]:
         .join(t.baselines, t.baselines.c.id == t.groups.c.baseline_id, isouter=True)
         .join(t.steps, t.steps.c.id == t.groups.c.step_id, isouter=True)
     )
+
+
+def _said(turn: ShownTurn) -> tuple[Any, ...] | None:
+    """What makes two turns the same; None for the last screen, which is no turn."""
+    if turn.turn is None:
+        return None
+    return turn.turn["answer"], [(each["words"], each["refused"]) for each in turn.actions]
 
 
 def _agent(owner: int, rows: Sequence[RowMapping]) -> AgentColumn:

@@ -10,13 +10,14 @@ from sqlalchemy import RowMapping
 from launcher.decoding import decode
 from launcher.report.parts import duration
 from launcher.results.bill import HeldTime, MachineTime, bill
-from launcher.results.text import interval, money
+from launcher.results.text import difference, interval, money, probability
 from launcher.results.text import number as metric
 from launcher.spec.model import Limits
 from launcher.spec.prices.rates import PricedRun, Prices, any_rate, worst_case
 
 __all__ = [
-    "ago", "amount", "clock", "cost", "duration", "interval", "iso", "metric", "number", "percent", "since", "size",
+    "ago", "amount", "clock", "cost", "difference", "duration", "interval", "iso", "metric", "number", "percent",
+    "probability", "since", "size",
 ]  # fmt: skip
 
 
