@@ -62,8 +62,12 @@ class EvaluationQueries:
         """Run -> its agents, baselines last."""
         keys = list(runs)
         owner = func.coalesce(t.groups.c.eval_id, t.groups.c.baseline_id)
-        counted: Select[Any] = (
-            select(owner.label("owner"), func.count().label("tries"), func.sum(t.rollouts.c.success).label("solved"))
+        columns: list[Any] = [
+            owner.label("owner"), func.count().label("tries"), func.sum(t.rollouts.c.success).label("solved")
+        ]  # fmt: skip
+        counted = (
+            select(*columns)
+            .select_from(t.rollouts)
             .join(t.groups, t.groups.c.id == t.rollouts.c.group_id)
             .where(t.rollouts.c.run_id.in_(keys), t.rollouts.c.number.is_(None))
             .group_by(owner)

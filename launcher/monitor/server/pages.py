@@ -34,10 +34,11 @@ from launcher.monitor.server.comparison_pages import ComparisonPages
 from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
-from launcher.monitor.server.metrics import as_csv, charts, notes, run_metrics
+from launcher.monitor.server.metrics import as_csv, charts, curves, notes, run_metrics
 from launcher.monitor.server.output_pages import OutputPages
 from launcher.monitor.server.pictures import NoPicture, read_picture
 from launcher.monitor.server.queries import Queries, RunFilters
+from launcher.monitor.server.run_group_pages import RunGroupPages
 from launcher.monitor.server.stream import Hub, TooMany
 from launcher.monitor.server.training_pages import TrainingPages, tokens_of
 from launcher.monitor.server.training_queries import figures_of
@@ -94,6 +95,7 @@ class MonitorPages:
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
         self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
         self.comparisons = ComparisonPages(self.queries, self.verdicts.of, self.page, self._store, self.person)
+        self.run_groups = RunGroupPages(self.queries, self.page, self._store, self.prices)
         self.outputs = OutputPages(self.queries, self.page, self._found, self._store)
         self.desktops = DesktopPages(self.page, self._found, self._store, self.live)
         folder = files("launcher.monitor.server") / "static"
@@ -235,7 +237,8 @@ class MonitorPages:
         runs = [run, *(other for other in others if other is not None)]
         found = [(one["run"], run_metrics(self._store(one["url"]), one["run"])) for one in runs]
         names = [{"run": one["run"], "name": one["name"]} for one in runs]
-        return JSONResponse({"charts": charts(found), "notes": notes(found), "runs": names})
+        drawn = curves(found[0][1])
+        return JSONResponse({"charts": charts(found, drawn), "notes": notes(found, drawn), "runs": names})
 
     def metrics_csv(self, request: Request) -> Response:
         run = self._found(request)
