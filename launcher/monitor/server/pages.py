@@ -270,9 +270,14 @@ class MonitorPages:
         run = self._found(request)
         metrics = self.queries.parts("eval_metrics", run["id"])
         judged = self.verdicts.of.of([run["id"]])
+        evaluation = self.queries.evaluation(run["id"])
+        given = {name: request.query_params.get(name, "")[:200] for name in ("outcome", "failure")}
+        chosen = given if not Hiding(self.person, judged).any(evaluation.rows) else dict.fromkeys(given, "")
         return {
             "run": run,
-            "evaluation": self.queries.evaluation(run["id"]),
+            "evaluation": evaluation.only(**chosen),
+            "chosen": chosen,
+            "asked": urlencode({name: value for name, value in given.items() if value}),
             "metrics": metrics,
             "judged": judged,
             "screens": screens_of(run["state"], run["job"]),

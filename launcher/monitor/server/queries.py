@@ -100,6 +100,19 @@ class Evaluation(NamedTuple):
 
         return sorted(self.tasks, key=solved)
 
+    @property
+    def outcomes(self) -> Sequence[str]:
+        return sorted({row["outcome"] for row in self.rows})
+
+    def only(self, outcome: str, failure: str) -> Evaluation:
+        """With the tasks of which a try ended so, and failed for that reason; "" for any."""
+        wanted = {
+            row["task_id"]
+            for row in self.rows
+            if outcome in ("", row["outcome"]) and failure in ("", row["failure"] if row["outcome"] == "failed" else "")
+        }
+        return self._replace(tasks=[task for task in self.tasks if task[0] in wanted])
+
 
 class ShownTurn(NamedTuple):
     number: int

@@ -61,7 +61,7 @@ class RunGroup(NamedTuple):
         for value, currency in (each.spent for each in self.runs):
             if value is not None:
                 sums[currency] = sums.get(currency, Decimal()) + value
-        return [shown.amount(value, currency) for currency, value in sorted(sums.items())]
+        return [text for name, value in sorted(sums.items()) if (text := shown.amount(value, name))]
 
 
 class _Input(msgspec.Struct):
@@ -103,11 +103,10 @@ class RunGroupPages:
         if column in (*COLUMNS, *(f"parameter:{name}" for name in group.parameters)):
             runs.sort(key=lambda each: _place(each, column), reverse=descending)
             runs.sort(key=lambda each: _value(each, column) is None)  # what has no value stays last
-        columns = [
-            ("run", "Run"),
-            *((f"parameter:{name}", name) for name in group.parameters),
-            *(("state", "State"), ("solved", "Solved"), ("ran", "Ran"), ("cost", "Cost")),
-        ]
+        columns = [("run", "Run"), *((f"parameter:{name}", name) for name in group.parameters)]
+        columns += [("solved", "Solved")] if any(each.agent is not None for each in group.runs) else []
+        columns += [("cost", "Cost")] if group.spent else []
+        columns += [("state", "State"), ("ran", "Ran")]
         return {"group": group, "rows": runs, "sort": given["sort"], "state": given["state"], "columns": columns}
 
     def metrics(self, request: Request) -> Response:

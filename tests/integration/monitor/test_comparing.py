@@ -151,6 +151,24 @@ def test_any_two_agents_are_chosen_on_an_evaluation_s_page(visitor: Visitor, sce
     assert difference(expected.difference, "success") in page.locator("#difference").inner_text()
 
 
+def test_tasks_by_outcome_and_by_failure_class(visitor: Visitor, scene: Scene) -> None:
+    page = visitor.page
+    page.goto(f"{scene.monitor.base}/evaluations")
+    page.get_by_role("link", name="before", exact=True).click()
+    page.wait_for_selector("table.matrix")
+    names = "rows => rows.map(row => row.textContent)"
+    page.get_by_role("link", name="solved", exact=True).first.click()
+    page.wait_for_url("**outcome=solved*")
+    shown = page.eval_on_selector_all("table.matrix tbody th", names)
+    assert set(shown) == {f"task-{index}" for index in SOLVED["before"]}
+    page.get_by_role("link", name="show all").click()
+    page.get_by_role("link", name="not classified").first.click()  # of the agent, and of the baseline
+    page.wait_for_url("**failure=*")
+    assert len(page.eval_on_selector_all("table.matrix tbody th", names)) == TASKS
+    answer = scene.monitor.ask(f"{page.url.removeprefix(scene.monitor.base).partition('?')[0]}?failure=none")
+    assert b"shown are 0" in answer.body
+
+
 def test_blind_mode_hides_the_comparison(browser: Browser, scene: Scene, visitor: Visitor) -> None:
     address = opened(visitor, scene)
     page = visitor.page

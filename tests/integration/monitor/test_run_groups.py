@@ -82,14 +82,7 @@ def test_which_of_my_rates_won(visitor: Visitor, scene: Scene) -> None:
     page.get_by_role("link", name=scene.group, exact=True).first.click()
     page.wait_for_selector("#table")
     heads = page.locator("#table thead th")
-    assert [heads.nth(at).inner_text() for at in range(heads.count())] == [
-        "Run",
-        "lr",
-        "State",
-        "Solved",
-        "Ran",
-        "Cost",
-    ]
+    assert [heads.nth(at).inner_text() for at in range(heads.count())] == ["Run", "lr", "Solved", "State", "Ran"]
     page.get_by_role("link", name="Solved").click()
     page.wait_for_selector("th[aria-sort=ascending]")
     page.get_by_role("link", name="Solved").click()
@@ -139,6 +132,8 @@ def test_a_pipeline_stands_in_the_order_of_its_stages(visitor: Visitor, scene: S
     assert order(visitor)[2:] == [made.sft, made.after]
     heads = page.locator("#table thead").inner_text()
     assert "lr" not in heads
+    assert "Cost" not in heads  # no price is known
+    assert "so far" not in page.locator("#table").inner_text()
 
 
 def test_what_is_no_group_and_what_is_no_column(scene: Scene) -> None:
