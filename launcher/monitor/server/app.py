@@ -42,6 +42,8 @@ def application(pages: MonitorPages, token: str, codes: EntryCodes, port: int, b
         Route("/evaluations/{run}/table", pages.evaluation_part),
         Route("/compare", comparisons.compare),
         Route("/pair", comparisons.pair),
+        Route("/cost", pages.costs.cost),
+        Route("/cost/table", pages.costs.table),
         Route("/trainings", trainings.trainings),
         Route("/trainings/{run}", trainings.training),
         Route("/trainings/{run}/line", trainings.training_part),

@@ -31,6 +31,7 @@ from launcher.monitor.server import shown
 from launcher.monitor.server.addresses import row_id
 from launcher.monitor.server.blind import Hiding
 from launcher.monitor.server.comparison_pages import ComparisonPages
+from launcher.monitor.server.cost_pages import CostPages
 from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
@@ -96,6 +97,7 @@ class MonitorPages:
         self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
         self.comparisons = ComparisonPages(self.queries, self.verdicts.of, self.page, self._store, self.person)
         self.run_groups = RunGroupPages(self.queries, self.page, self._store, self.prices)
+        self.costs = CostPages(self.queries, self.page, self.prices)
         self.outputs = OutputPages(self.queries, self.page, self._found, self._store)
         self.desktops = DesktopPages(self.page, self._found, self._store, self.live)
         folder = files("launcher.monitor.server") / "static"
