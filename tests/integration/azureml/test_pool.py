@@ -23,7 +23,8 @@ from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs import reap as reaping
 from launcher.verbs.cancel import cancel
-from launcher.verbs.reap import Reaped, reap
+from launcher.verbs.leftovers import Reaped
+from launcher.verbs.reap import reap
 from tests.integration.azureml.conftest import PLACE, Tenant
 from tests.support.stepping import Killed
 from tests.support.waiting import until
