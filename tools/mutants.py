@@ -38,7 +38,7 @@ TESTS = {  # file -> (whether the exhaustive check calls it, its unit tests)
     "launcher/protocol/facts.py": (True, UNIT),
     "launcher/protocol/fold.py": (False, UNIT),
     "launcher/protocol/view.py": (False, UNIT),
-    "launcher/runtime/verdict.py": (
+    "launcher/runtime/process/verdict.py": (
         False,
         ["tests/unit/runtime/test_command.py", "tests/unit/runtime/test_verdict_words.py"],
     ),

@@ -24,7 +24,7 @@ from launcher.protocol.facts import facts
 from launcher.protocol.view import RunView
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
-from launcher.spec.resolve import Group
+from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
 from launcher.store.known import entry, marked
 from launcher.store.opening import make_store
@@ -34,8 +34,8 @@ from launcher.verbs.submit_steps import PARALLEL, GroupSubmit, PendingRun, read_
 from launcher.verbs.submit_steps import Submitted as Submitted
 
 if TYPE_CHECKING:
-    from launcher.spec.code import Packed
-    from launcher.spec.environment import LocalEnvironment
+    from launcher.spec.code.environment import LocalEnvironment
+    from launcher.spec.code.overlay import Packed
     from launcher.verbs.estimate import CeilingPlan
 
 

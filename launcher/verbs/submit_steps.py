@@ -27,7 +27,7 @@ from launcher.protocol.view import RunView
 from launcher.spec.backends import traits
 from launcher.spec.hashing import decode_job, encode_job, run_hash
 from launcher.spec.model import ResolvedJob
-from launcher.spec.resolve import Group
+from launcher.spec.resolve.group import Group
 from launcher.spec.turns import as_written
 from launcher.store import layout
 from launcher.store.base import Store
@@ -35,7 +35,7 @@ from launcher.store.find import GroupRecord
 from launcher.verbs.ended import compare_results
 
 if TYPE_CHECKING:
-    from launcher.spec.code import Packed
+    from launcher.spec.code.overlay import Packed
     from launcher.verbs.estimate import CeilingPlan
 
 WRITER: Final = "submit"
@@ -234,7 +234,7 @@ class GroupSubmit:
     def look_for_work(self, run: str, one: PendingRun) -> None:
         """Looks for another run that did the same work already. Inputs outside the store are left to the runtime, which
         sees them as the command would."""
-        from launcher.runtime.adoption import find_done
+        from launcher.runtime.member.adoption import find_done
 
         one.done_before = find_done(self.store, one.job, run)
         one.known = one.known._replace(served=one.done_before is not None)

@@ -18,7 +18,7 @@ from launcher.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.spec.profile import Profile
-    from launcher.spec.resolve import Group
+    from launcher.spec.resolve.group import Group
 
 SUMMARY = "Submits a job, a pipeline or a matrix, exactly once: the same command again finds the same runs."
 EXAMPLE = "launcher submit examples/login --backend local --follow"
