@@ -24,9 +24,9 @@ from launcher.errors import BadInput, NoPlace, NotFound
 
 if TYPE_CHECKING:  # each function imports what it needs, so that `from launcher import load` stays fast
     from launcher.selection.select import Selection
-    from launcher.spec.loaded import Loaded
     from launcher.spec.profile import Profile
-    from launcher.spec.resolve import Group
+    from launcher.spec.read.loaded import Loaded
+    from launcher.spec.resolve.group import Group
     from launcher.store.base import Store
     from launcher.verbs.cancel import Cancelled
     from launcher.verbs.gather import Gathered
@@ -85,8 +85,8 @@ def load(
     `overrides` are texts as for `--set` (`limits.deadline=1h`); another number for `fresh` runs the same work once
     more. Raises BadInput with every problem found. Uses no network and no clock.
     """
-    from launcher.spec.load import load as read
-    from launcher.spec.load import load_value
+    from launcher.spec.read.load import load as read
+    from launcher.spec.read.load import load_value
 
     _check_options(backend, fresh)
     where = _folder(cwd)
@@ -102,7 +102,7 @@ def _check_options(backend: str | None, fresh: int) -> None:
     from launcher.spec.backends import backends as known
 
     if backend is not None and backend not in known():
-        from launcher.spec.problems import near
+        from launcher.spec.values.problems import near
 
         hint = near(backend, known())
         raise BadInput(f"--backend: `{backend}` is not known{hint}; allowed: {', '.join(known())}")
@@ -122,7 +122,7 @@ def resolve_loaded(
     """Resolves jobs that were read already, as `load` does. Raises BadInput."""
     from launcher.spec.backends import traits
     from launcher.spec.profile import load_profile
-    from launcher.spec.resolve import resolve
+    from launcher.spec.resolve.group import resolve
     from launcher.spec.turns import named
 
     settings = load_profile(cwd, profile, os.environ, store)
@@ -130,7 +130,7 @@ def resolve_loaded(
     environment = ""
     names = {backend or settings.backend, *backends}
     if not all(traits(name).runs_images for name in names):
-        from launcher.spec.environment import local_environment
+        from launcher.spec.code.environment import local_environment
 
         environment = local_environment(settings.local.ignore, python=settings.local.python).digest
     return Jobs(resolve(loaded, settings, environment=environment, backend=backend, fresh=fresh), settings)
@@ -139,7 +139,7 @@ def resolve_loaded(
 def render(jobs: Jobs) -> dict[str, str]:
     """Returns exactly what `submit` would send: file name -> YAML text. Changes nothing and uses no network. Raises
     BadInput."""
-    from launcher.spec.places import telling_places
+    from launcher.spec.resolve.positions import telling_places
     from launcher.verbs.render import renderer
 
     documents: dict[str, str] = {}
@@ -173,11 +173,10 @@ def submit(
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
-    from launcher.spec.blocks import of_machine
-    from launcher.spec.environment import check_environment, keep, local_environment
-    from launcher.spec.own_files import remember_outputs
-    from launcher.spec.places import telling_places
-    from launcher.spec.waiting import check_wait
+    from launcher.spec.code.environment import check_environment, keep, local_environment
+    from launcher.spec.code.own_files import remember_outputs
+    from launcher.spec.resolve.blocks import check_wait, of_machine
+    from launcher.spec.resolve.positions import telling_places
     from launcher.store import open_store
     from launcher.store.known import memory
     from launcher.userdata.interrupted import folder

@@ -33,10 +33,12 @@ UNIT = ["tests/unit/protocol"]
 TESTS = {  # file -> (whether the exhaustive check calls it, its unit tests)
     "launcher/protocol/verdict.py": (True, UNIT),
     "launcher/protocol/decide.py": (True, UNIT),
+    "launcher/protocol/reaping.py": (True, UNIT),
+    "launcher/protocol/rounds.py": (False, UNIT),
     "launcher/protocol/facts.py": (True, UNIT),
     "launcher/protocol/fold.py": (False, UNIT),
     "launcher/protocol/view.py": (False, UNIT),
-    "launcher/runtime/verdict.py": (
+    "launcher/runtime/process/verdict.py": (
         False,
         ["tests/unit/runtime/test_command.py", "tests/unit/runtime/test_verdict_words.py"],
     ),

@@ -26,7 +26,7 @@ if __name__ == "__main__":
     if serves(sys.argv[1:]):
         from serve import main
 
-        from launcher.runtime.driver import too_old
+        from launcher.runtime.process.driver import too_old
 
         if line := too_old(os.environ):
             print(f"[serve] {line}", file=sys.stderr, flush=True)

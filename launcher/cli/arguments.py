@@ -59,7 +59,7 @@ def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
         given_store.check(verb, args.store)
     if verb not in _JOBS and process.to_a_file():
         # before anything is printed: a table that was written into a project's folder is no part of its code
-        from launcher.spec.own_files import remember_outputs
+        from launcher.spec.code.own_files import remember_outputs
 
         remember_outputs()
     patience.say = _say

@@ -67,7 +67,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _masked(text: str, hidden: list[str]) -> str:
-    from launcher.spec.tokens import mask
+    from launcher.spec.secrets.tokens import mask
 
     for value in hidden:
         text = text.replace(value, "***")
@@ -76,6 +76,6 @@ def _masked(text: str, hidden: list[str]) -> str:
 
 
 def _line(text: str) -> str:
-    from launcher.spec.problems import one_line
+    from launcher.spec.values.problems import one_line
 
     return one_line(text, 300)

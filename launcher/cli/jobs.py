@@ -11,7 +11,7 @@ from launcher.cli.arguments import add_profile, seconds
 
 if TYPE_CHECKING:  # --help of a verb needs none of it
     from launcher.spec.profile import Profile
-    from launcher.spec.resolve import Group
+    from launcher.spec.resolve.group import Group
 
 
 def add_job(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:

@@ -183,7 +183,7 @@ def _of_system(said: str, error: OSError) -> int:
         print(f"{said}: standard output: {error.strerror}", file=sys.stderr)
         return 2
     if error.errno in (_FULL if error.filename is None else _FILES) and type(error).__module__ == "builtins":
-        from launcher.spec.problems import one_line
+        from launcher.spec.values.problems import one_line
 
         where = "" if error.filename is None else f"{one_line(os.fsdecode(error.filename), 300)}: "
         print(f"{said}: {where}{error.strerror}", file=sys.stderr)

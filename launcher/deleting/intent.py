@@ -15,7 +15,7 @@ import msgspec
 from launcher.decoding import decode
 from launcher.protocol.deleted import EXPIRED
 from launcher.protocol.records import Deleting
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.store.base import Store
 from launcher.store.layout import DELETING, deleting
 

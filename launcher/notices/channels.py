@@ -20,7 +20,7 @@ import msgspec
 
 from launcher import foreign
 from launcher.notices.events import Notice
-from launcher.spec.notify import NoticeChannel
+from launcher.spec.check.notify import NoticeChannel
 
 PATIENCE: Final = 30.0  # seconds for one message; of a webhook, for each part of its answer
 WHOLE: Final = 60.0  # seconds for a webhook's whole answer: a receiver may send it byte by byte

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from launcher import foreign
-from launcher.spec.notify import BUDGET, COLLAPSE, ENDED, FAILED
+from launcher.spec.check.notify import BUDGET, COLLAPSE, ENDED, FAILED
 
 BUDGET_SHARE: Final = 0.8
 LONGEST: Final = 500  # characters of a message from a run

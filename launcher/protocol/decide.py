@@ -2,7 +2,7 @@
 randomness. docs/explanation/protocol.md has them as one table.
 
 Each function takes the rules to apply: all of them, unless the exhaustive check (tests/contract/protocol) leaves one
-out. `launcher.runtime.member` and `launcher.verbs.submit` read the store, ask here for the next step, and take it.
+out. `launcher.runtime.member` and `launcher.verbs.submit_steps` read the store, ask here for the next step, take it.
 """
 
 from __future__ import annotations

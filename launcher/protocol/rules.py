@@ -38,6 +38,8 @@ class Rule(StrEnum):
     TURN = "only the backend whose turn it is starts an attempt of a run that has several"
     MOVE_CLAIMS = "a move is the next attempt's claim: it comes before the old backend's next attempt, or not at all"
     NEXT_BACKEND = "a run that was preempted, or got no place, does not end while one of its backends is left"
+    OBJECT_FIRST = "a run that waited too long for its first process loses its object before its end is written"
+    NOTE_FIRST = "a reaper notes that it deletes an object before it does: the next one can write the end"
     NEWEST = "a command continues from the newest complete checkpoint of all earlier attempts"
 
 

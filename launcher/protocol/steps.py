@@ -109,3 +109,25 @@ class ReportResult(NamedTuple):
 
 class Refuse(NamedTuple):
     """The backend has an object of that name with another fingerprint."""
+
+
+class EndFormer(NamedTuple):
+    """Ask the backends that the run has left to end its objects, then decide again."""
+
+
+class SubmitNext(NamedTuple):
+    """Submit the run to the backend to which it has moved; if that cannot take it now, decide again."""
+
+
+class NoteDeletion(NamedTuple):
+    """Put an event that says why the run's object is about to be deleted, then decide again."""
+
+    reason: Reason
+
+
+class EndObject(NamedTuple):
+    """Delete the run's object on its backend, so that nothing of it can start, then decide again."""
+
+
+class PutGroup(NamedTuple):
+    """Put the group's record and its budget, complete records of work, and guard the inputs against deletion."""

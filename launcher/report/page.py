@@ -26,7 +26,7 @@ from launcher.results.files import write_whole
 from launcher.results.rows import ResultRow, arrange
 from launcher.results.text import FEW_CLUSTERS, difference, few_clusters, interval, is_rate, money, number, probability
 from launcher.selection.select import Selection
-from launcher.spec.own_files import MARK
+from launcher.spec.code.own_files import MARK
 from launcher.spec.prices.rates import Prices
 from launcher.store.base import Store
 

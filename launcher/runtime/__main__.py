@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Final
 
-MARK: Final = "--mark="  # whose runtime it is; read by nobody but `ps` and launcher.runtime.procs
+MARK: Final = "--mark="  # whose runtime it is; read by nobody but `ps` and launcher.runtime.process.procs
 HELP = """\
 usage: docker run ... IMAGE [run | --help]
 
@@ -33,12 +33,12 @@ def main(argv: list[str]) -> int:
     from launcher.msgspec_import import load_msgspec
 
     load_msgspec()
-    from launcher.runtime.credentials import adopt_private, cannot_be_read
+    from launcher.runtime.secrets.credentials import adopt_private, cannot_be_read
 
     cannot_be_read()
     adopt_private(os.environ)
     if os.environ.get("SLIPWAY_SECRETS") or os.environ.get("SLIPWAY_STORE_SECRETS"):
-        from launcher.runtime.kept_secrets import fetch_secrets
+        from launcher.runtime.secrets.fetch import fetch_secrets
 
         fetch_secrets(os.environ)
     from launcher.runtime.run import main as run

@@ -17,7 +17,7 @@ from launcher.protocol import decide
 from launcher.protocol.records import Beat, Broken, Exit, Result
 from launcher.protocol.steps import Stop
 from launcher.reasons import Reason
-from launcher.runtime.threads import Lasting, Teller
+from launcher.runtime.process.threads import Lasting, Teller
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys

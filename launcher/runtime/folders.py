@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 
 _RUNTIME = "runtime-"
 _FULL = 1 << 20  # bytes free on a disk that counts as full

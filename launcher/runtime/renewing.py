@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from launcher.files import replace
-from launcher.runtime.credentials import PRIVATE
+from launcher.runtime.secrets.credentials import PRIVATE
 from launcher.store.renewed import RENEW, newer
 
 

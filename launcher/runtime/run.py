@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Mapping
 
+from launcher import exposition
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
+from launcher.exposition import MetricFamily
 from launcher.protocol.steps import Leave
 from launcher.reasons import EXIT_AGAIN, EXIT_NEVER, Reason
-from launcher.runtime import credentials, driver, inputs, procs
-from launcher.runtime.attempt import MemberAttempt
+from launcher.runtime import inputs
+from launcher.runtime.beating import BeatState
 from launcher.runtime.context import MemberContext
 from launcher.runtime.folders import Folders
-from launcher.runtime.leash import Leash
-from launcher.runtime.masking import Masker
-from launcher.runtime.member import Member
-from launcher.runtime.numbers import RuntimeNumbers
-from launcher.runtime.output import OutputStream
+from launcher.runtime.member.attempt import MemberAttempt
+from launcher.runtime.member.member import Member
+from launcher.runtime.process import driver, procs
+from launcher.runtime.process.leash import Leash
+from launcher.runtime.process.signals import Signals
+from launcher.runtime.secrets import credentials
+from launcher.runtime.secrets.masking import Masker
 from launcher.runtime.settings import MemberAddress
-from launcher.runtime.signals import Signals
-from launcher.runtime.spool import Spool, lost_here
-from launcher.runtime.trouble import Trouble
+from launcher.runtime.store_fault import Trouble
+from launcher.runtime.uploads.log_stream import OutputStream
+from launcher.runtime.uploads.spool import Spool, lost_here
 from launcher.spec.hashing import decode_job, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
@@ -64,7 +69,7 @@ def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
     output = OutputStream(spool, Masker(credentials.with_encoded(secrets | credentials.values(environ))))
     if line := driver.too_old(environ):
         output.say(line)
-    numbers = RuntimeNumbers(environ, address.run, address.member)
+    numbers = RuntimeMetrics(environ, address.run, address.member)
 
     def fed(began: float) -> None:
         leash.fed(began)
@@ -117,3 +122,43 @@ def load_job(address: MemberAddress, store: Store) -> ResolvedJob:
     if address.member not in job.members():
         raise BadInput(f"{address.member} is not a rank of this job; its ranks: {', '.join(job.members())}")
     return job
+
+
+class RuntimeMetrics:
+    """`fed` and `trouble` are those of a Member, called by the thread that sends heartbeats."""
+
+    def __init__(self, environ: Mapping[str, str], run: str, member: str) -> None:
+        self._folder = exposition.folder(environ)
+        self._labels = {"run": run, "member": member}
+        self._file = f"slipway-runtime-{run}-{member}"
+        self._beat: float | None = None
+        self._failures = 0
+        self.state: BeatState | None = None
+
+    def fed(self) -> None:
+        """A heartbeat reached the store."""
+        self._beat = time.time()
+        self._write()
+
+    def trouble(self, what: str) -> None:
+        """The store did not answer; "" when it does again."""
+        if what:
+            self._failures += 1
+            self._write()
+
+    def leave(self) -> None:
+        if self._folder is not None:
+            exposition.remove(self._folder, self._file)
+
+    def _write(self) -> None:
+        if self._folder is None:
+            return
+        values = {
+            "slipway_runtime_beat_timestamp_seconds": self._beat,
+            "slipway_runtime_beat_failures_total": self._failures,
+            "slipway_runtime_running_seconds": self.state.running if self.state is not None else None,
+            "slipway_runtime_lost_bytes": self.state.stored[2] if self.state is not None else None,
+        }
+        exposition.write(
+            self._folder, self._file, [MetricFamily(name, [(self._labels, value)]) for name, value in values.items()]
+        )

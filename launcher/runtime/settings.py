@@ -16,7 +16,7 @@ from launcher.protocol.authorities import authorities
 from launcher.protocol.fold import IDLE
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.hashing import decode_job, run_id
 
 IMAGE: Final = "SLIPWAY_IMAGE"  # the variable with the id of the image that a container was made of

@@ -23,7 +23,7 @@ import msgspec
 
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob
-from launcher.spec.structures import Struct
+from launcher.spec.values.structures import Struct
 
 GROUP: Final = "slipway.backends"
 NAME: Final = r"[a-z][a-z0-9-]{0,39}"

@@ -15,15 +15,15 @@ from typing import Any, Final
 import msgspec
 
 from launcher.spec.backends import backends, traits
-from launcher.spec.disclosure import OF_STORE, of_store
-from launcher.spec.notify import NOTIFY, NoticeChannel, channels
-from launcher.spec.problems import Problems, near, show
-from launcher.spec.refusals import refuse_nul, refuse_tokens
-from launcher.spec.schema import BLOCKS, IMAGE
-from launcher.spec.source import Route, YamlDocument, read_file
-from launcher.spec.structures import Field, Forms, MapOf, Struct
-from launcher.spec.texts import LABEL_KEY, LABEL_VALUE, PLACES
-from launcher.spec.types import MONEY, Choice, Context, Text
+from launcher.spec.check.notify import NOTIFY, NoticeChannel, channels
+from launcher.spec.check.refusals import refuse_nul, refuse_tokens
+from launcher.spec.check.schema import BLOCKS, IMAGE
+from launcher.spec.secrets.disclosure import OF_STORE, of_store
+from launcher.spec.values.problems import Problems, near, show
+from launcher.spec.values.source import Route, YamlDocument, read_file
+from launcher.spec.values.structures import Field, Forms, MapOf, Struct
+from launcher.spec.values.texts import LABEL_KEY, LABEL_VALUE, PLACES
+from launcher.spec.values.types import MONEY, Choice, Context, Text
 
 FILE: Final = "slipway.yaml"
 _PINNED: Final = Text(

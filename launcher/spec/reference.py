@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from launcher.errors import BadInput
-from launcher.spec.problems import near
+from launcher.spec.check.schema import BLOCKS, JOB
+from launcher.spec.code.shadowed import EXTEND
 from launcher.spec.profile import PROFILE
-from launcher.spec.schema import BLOCKS, JOB
-from launcher.spec.shadowed import EXTEND
-from launcher.spec.structures import Field, Forms, ListOf, MapOf, Reviewed, Struct
-from launcher.spec.types import Quantity, Text, Type
+from launcher.spec.values.problems import near
+from launcher.spec.values.structures import Field, Forms, ListOf, MapOf, Reviewed, Struct
+from launcher.spec.values.types import Quantity, Text, Type
 
 _INTRO = """\
 # The job file

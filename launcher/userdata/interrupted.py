@@ -59,7 +59,7 @@ def noted(store: Store, place: str, runs: Sequence[str], notes: Path | None) -> 
 
 
 def _write(notes: Path, store: Store, place: str, runs: Sequence[str]) -> Path | None:
-    from launcher.runtime import procs
+    from launcher.runtime.process import procs
 
     pid = os.getpid()
     try:
@@ -87,7 +87,7 @@ def _read(notes: Path) -> Iterator[tuple[Path, Note]]:
 
 def note_of(url: str, run: str, place: str | None = None) -> Note | None:
     """The note of a submit of this run whose process has ended; with `place`, only of a submit to that backend."""
-    from launcher.runtime import procs
+    from launcher.runtime.process import procs
 
     for _, note in _read(folder()):
         if note.store == url and run in note.runs and place in (None, note.place):

@@ -19,9 +19,9 @@ from launcher.protocol.applied import write_applied
 from launcher.protocol.view import RunView
 from launcher.selection.select import Selection, say, select
 from launcher.spec.backends import backends
+from launcher.spec.check.schema import RUN_ID
 from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
-from launcher.spec.schema import RUN_ID
 from launcher.store.base import Store
 from launcher.store.find import read_group
 from launcher.store.layout import RunKeys

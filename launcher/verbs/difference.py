@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from launcher.spec.code import Overlay, Packed
-from launcher.spec.environment import LocalEnvironment, is_local, kept, told
+from launcher.spec.code.environment import LocalEnvironment, is_local, kept, told
+from launcher.spec.code.overlay import Overlay, Packed
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import Code, ResolvedJob
-from launcher.spec.resolve import Group
+from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
 from launcher.userdata.newest import newest
 from launcher.verbs.overlays import changed_files

@@ -17,8 +17,8 @@ from uuid import uuid4
 from launcher.backends.base import CheckResult, backend
 from launcher.errors import SlipwayError, Unreachable
 from launcher.spec.backends import Traits, backends
-from launcher.spec.distributions import installed
-from launcher.spec.environment import OWN
+from launcher.spec.code.distributions import installed
+from launcher.spec.code.environment import OWN
 from launcher.spec.profile import Profile, load_profile
 from launcher.store.absent import EMPTY, MISSING, absence
 from launcher.store.base import Store

@@ -13,8 +13,8 @@ from launcher.spec.hashing import run_id
 from launcher.spec.model import BUDGET_MARGIN, ResolvedJob
 from launcher.spec.prices.missing import example, missing_prices
 from launcher.spec.prices.rates import HOUR, PricedRun, Prices, Rate, any_rate, exact, worst_case
-from launcher.spec.resolve import Group
-from launcher.spec.types import MONEY
+from launcher.spec.resolve.group import Group
+from launcher.spec.values.types import MONEY
 
 
 class JobEstimate(NamedTuple):

@@ -19,7 +19,7 @@ from launcher.notices import channels, events, ledger
 from launcher.notices.channels import SecretOf
 from launcher.notices.events import Notice
 from launcher.results.read import open_output
-from launcher.spec.notify import COLLAPSE, NoticeChannel
+from launcher.spec.check.notify import COLLAPSE, NoticeChannel
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys

@@ -15,7 +15,7 @@ import msgspec
 from launcher.decoding import decode
 from launcher.deleting.guard import wait_for_deletions
 from launcher.errors import BadInput, NotFound
-from launcher.spec.code import Overlay, Packed
+from launcher.spec.code.overlay import Overlay, Packed
 from launcher.spec.model import ResolvedJob
 from launcher.store import layout
 from launcher.store.base import Store

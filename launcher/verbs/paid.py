@@ -28,7 +28,7 @@ from launcher.store.base import Store
 from launcher.userdata.cache import Cache
 from launcher.userdata.memory import Memory
 from launcher.verbs.cost import GIB, RunCost, costs
-from launcher.verbs.reap import LEAVING
+from launcher.verbs.leftovers import LEAVING
 from launcher.verbs.status import Line, list_runs, read_lines
 
 PATIENCE: Final = 60.0  # seconds in which a backend has to answer

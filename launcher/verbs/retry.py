@@ -13,18 +13,18 @@ from launcher.errors import BadInput, Conflict, NotFound
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
-from launcher.runtime.stored import resumed
-from launcher.spec import override
-from launcher.spec.blocks import of_machine, portable, without_defaults
-from launcher.spec.environment import LocalEnvironment, is_local, kept, local_environment, other_packages, told
+from launcher.runtime.uploads.stored_checkpoints import resumed
+from launcher.spec.check.refusals import refuse_tokens
+from launcher.spec.check.schema import BLOCKS, JOB
+from launcher.spec.code.environment import LocalEnvironment, is_local, kept, local_environment, other_packages, told
 from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
 from launcher.spec.model import Budget, ResolvedJob
-from launcher.spec.problems import Problems
-from launcher.spec.refusals import refuse_tokens
-from launcher.spec.resolve import Group
-from launcher.spec.schema import BLOCKS, JOB
-from launcher.spec.source import YamlDocument
-from launcher.spec.types import Context
+from launcher.spec.read import override
+from launcher.spec.resolve.blocks import of_machine, portable, without_defaults
+from launcher.spec.resolve.group import Group
+from launcher.spec.values.problems import Problems
+from launcher.spec.values.source import YamlDocument
+from launcher.spec.values.types import Context
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.reached import reached

@@ -26,8 +26,8 @@ from launcher.results.bill import HANDLE, REFUSED, STATE, HeldTime, held_times
 from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
+from launcher.spec.resolve.variant_label import label_of
 from launcher.spec.turns import order
-from launcher.spec.variant import label_of
 from launcher.store.base import Store, settable
 from launcher.store.layout import RUNS, WORKS, RunKeys, work_run
 from launcher.store.proof import runs_of

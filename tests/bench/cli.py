@@ -80,9 +80,9 @@ def main() -> None:
         # only now: a child's peak counts from the fork, when it was as large as this process
         from launcher.backends.base import backend
         from launcher.backends.kubernetes.render.manifests import objects, render
-        from launcher.spec.load import load
         from launcher.spec.profile import LocalSettings, Profile
-        from launcher.spec.resolve import resolve
+        from launcher.spec.read.load import load
+        from launcher.spec.resolve.group import resolve
 
         profile = Profile(store="s3://bucket/runs", local=LocalSettings(folder / "state"))
         local = backend("local", profile.backend_options("local"))

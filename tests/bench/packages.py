@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from launcher.spec.distributions import installed
-from launcher.spec.environment import local_environment
+from launcher.spec.code.distributions import installed
+from launcher.spec.code.environment import local_environment
 
 ROUNDS = 30
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.backends.base import backend
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, Output, ResolvedJob, Timing
 from launcher.store import open_store

@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launcher.runtime import stored
-from launcher.runtime.procs import MARK, descendants_with_mark, kill_tree
+from launcher.runtime.process.procs import MARK, descendants_with_mark, kill_tree
+from launcher.runtime.uploads import stored_checkpoints
 from launcher.spec.model import Input, Limits, Output, Timing
 from tests.integration.runtime.rig import Rig
 from tests.support.waiting import HANGS
@@ -134,7 +134,7 @@ class Trial:
 
     def once(self, rig: Rig, choice: random.Random, journal: Path, *, harm: bool) -> int | None:
         """Starts the runtime, perhaps kills it; what its command did is held against what was in the store before."""
-        newest = max((found.step for found, _ in stored.complete(rig.store, rig.run)), default=0)
+        newest = max((found.step for found, _ in stored_checkpoints.complete(rig.store, rig.run)), default=0)
         before = len(journal.read_text().splitlines())
         how = choice.choice(["time", "time", "request", "request", "term"]) if harm else ""
         rig.environ["STORM_KILL"] = f"{choice.randint(1, 70)} {choice.randint(0, 1)}" if how == "request" else ""
@@ -181,11 +181,11 @@ class Trial:
         computed = {int(line.split()[2]) for line in journal.read_text().splitlines() if line.startswith("step")}
         if computed != set(range(1, STEPS + 1)):
             self.problems.append(f"steps never computed: {sorted(set(range(1, STEPS + 1)) - computed)}")
-        kept = list(stored.complete(rig.store, rig.run))
+        kept = list(stored_checkpoints.complete(rig.store, rig.run))
         if not kept or (keep and len(kept) > keep):
             self.problems.append(f"{len(kept)} checkpoints with keep: {keep}")
         for found, _record in kept:
-            stored.restore(rig.store, found, self.root / "restored", "main-0")
+            stored_checkpoints.restore(rig.store, found, self.root / "restored", "main-0")
         mark = f"{self.root} main-0"
         until = time.monotonic() + HANGS
         while descendants_with_mark(mark) and time.monotonic() < until:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from launcher.backends.base import backend
 from launcher.errors import SlipwayError
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.hashing import decode_job, encode_job, run_id
 from launcher.spec.model import Limits, Output, ResolvedJob, Timing
 from launcher.store import Store, open_store

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import yaml
 
-from launcher.spec import notify, structures, types
+from launcher.spec.check import notify
+from launcher.spec.check.schema import JOB
 from launcher.spec.profile import PROFILE, NoPrice
-from launcher.spec.schema import JOB
+from launcher.spec.values import structures, types
 from tests.support import odd_values
 
 ROOT: Final = Path(__file__).resolve().parents[2]

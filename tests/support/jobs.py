@@ -10,7 +10,7 @@ import msgspec
 
 from launcher.spec.hashing import decode_job, encode_job, group_id, run_id, work_hash
 from launcher.spec.model import Image, Input, Limits, Output, ResolvedJob, Resources, Role, Timing
-from launcher.spec.resolve import Group
+from launcher.spec.resolve.group import Group
 
 QUICK = Timing(beat=0.2, stale=30.0, fence=20.0)
 

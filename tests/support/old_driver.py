@@ -10,7 +10,7 @@ from tests.support.engine import ROOT
 RELEASE: Final = "570.86.15"
 CUSTOMISED: Final = """\
 from pathlib import Path
-from launcher.runtime.driver import too_old
+from launcher.runtime.process.driver import too_old
 too_old.__defaults__ = (Path({file!r}),)
 """
 

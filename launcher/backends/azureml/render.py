@@ -16,11 +16,11 @@ from launcher.backends.azureml.script import command
 from launcher.backends.azureml.traits import VAULT
 from launcher.backends.base import Rendered
 from launcher.errors import BadInput, refused
-from launcher.runtime.kept_secrets import SECRETS, STORE_SECRETS
+from launcher.runtime.secrets.fetch import SECRETS, STORE_SECRETS
 from launcher.spec.hashing import encode_job, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob, Role
-from launcher.spec.threads import THREADS, threads
-from launcher.spec.yaml_text import dump
+from launcher.spec.resolve.threads import THREADS, threads
+from launcher.spec.values.yaml_text import dump
 
 SCHEMA: Final = "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json"
 INSTANCE_SCHEMA: Final = "https://azuremlschemas.azureedge.net/latest/computeInstance.schema.json"

@@ -25,7 +25,7 @@ from launcher.backends.azureml.resources import COMPUTES, MAKES, URL, LooseResou
 from launcher.errors import BadInput, SlipwayError, Unreachable
 from launcher.foreign import line
 from launcher.install import install
-from launcher.spec.yaml_text import dump
+from launcher.spec.values.yaml_text import dump
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient

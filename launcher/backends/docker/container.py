@@ -153,7 +153,7 @@ def environment(
     from launcher.backends.local.entry import where
     from launcher.backends.local.environment import INLINE_JOB
     from launcher.spec.hashing import encode_job
-    from launcher.spec.threads import THREADS, threads
+    from launcher.spec.resolve.threads import THREADS, threads
 
     role, _, rank = member.rpartition("-")
     address = "127.0.0.1" if network(job) == "host" else host(run, member, start, queue)

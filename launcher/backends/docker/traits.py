@@ -6,8 +6,8 @@ from typing import Final
 
 from launcher.backends.local.traits import PRIORITY, PRIORITY_DEFAULT
 from launcher.spec.backends import Traits
-from launcher.spec.structures import Field, ListOf, Struct
-from launcher.spec.types import Flag, Text
+from launcher.spec.values.structures import Field, ListOf, Struct
+from launcher.spec.values.types import Flag, Text
 
 TRAITS: Final = Traits(
     module="launcher.backends.docker",

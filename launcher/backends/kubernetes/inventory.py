@@ -13,7 +13,7 @@ from typing import Any, Final
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.objects import CARRIERS, Kind
-from launcher.spec.schema import RUN_ID
+from launcher.spec.check.schema import RUN_ID
 
 KUSTOMIZATION: Final = Kind("Kustomization", "/apis/kustomize.toolkit.fluxcd.io/v1", "kustomizations")
 SYSTEM: Final = "flux-system"  # where Flux is, and where k8s/gitops/flux puts its Kustomizations

@@ -19,9 +19,9 @@ from launcher.backends.kubernetes.render.merging import KEYS, below, merge
 from launcher.backends.kubernetes.render.patch import patch_faults
 from launcher.backends.kubernetes.render.pod import Seat, template
 from launcher.spec.model import Image, Limits, ResolvedJob, Resources, Role
-from launcher.spec.problems import show
-from launcher.spec.source import Route
-from launcher.spec.structures import ValueFault
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
+from launcher.spec.values.structures import ValueFault
 
 VERSION: Final = schemas.VERSIONS[-1]  # the newest fields; `submit` checks by the cluster's own version
 _TEMPLATE: Final = "io.k8s.api.core.v1.PodTemplateSpec"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from launcher.spec.backends import Traits
-from launcher.spec.structures import AnyMapping, Field, ListOf, MapOf, Reviewed, Struct
-from launcher.spec.texts import GPU, LABEL, LABEL_VALUE, ROLE, VARIABLE
-from launcher.spec.types import DURATION, Choice, Flag, Integer, Text
+from launcher.spec.values.structures import AnyMapping, Field, ListOf, MapOf, Reviewed, Struct
+from launcher.spec.values.texts import GPU, LABEL, LABEL_VALUE, ROLE, VARIABLE
+from launcher.spec.values.types import DURATION, Choice, Flag, Integer, Text
 
 _DNS: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _DNS_LABEL: Final = Text("a Kubernetes name", _DNS, "a-z, 0-9 and - within, at most 63 characters", 63)

@@ -19,7 +19,7 @@ from launcher.backends.lambda_labs.venv import digest_of
 from launcher.errors import BadInput, refused
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob, Role
-from launcher.spec.yaml_text import dump
+from launcher.spec.values.yaml_text import dump
 
 VERSION: Final = 1
 LONGEST_DATA: Final = 900_000  # bytes of user data; Lambda takes 1 MB, and the credentials are still to come

@@ -21,7 +21,7 @@ from launcher.backends.lambda_labs.names import KIND, account_of, lifetime, wher
 from launcher.reasons import EXIT_DONE, EXIT_NEVER
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
-from launcher.spec.threads import THREADS, threads
+from launcher.spec.resolve.threads import THREADS, threads
 from launcher.store.renewed import LOOK, RENEW
 
 WORK: Final = "/work"

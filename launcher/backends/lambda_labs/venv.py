@@ -1,5 +1,5 @@
-"""A role without an image: its machine makes a Python environment from the archive that `launcher.spec.venv` packed,
-with uv and the lock's hashes, and starts the runtime in it. Pure text; script.py puts it into the user data.
+"""A role without an image: its machine makes a Python environment with uv and the lock's hashes, from the archive that
+`launcher.spec.code.venv` packed, and starts the runtime in it. Pure text; script.py puts it into the user data.
 
 The runtime and the command run as a user that is not root, cannot become root, has no capabilities, sees no home of
 another user and only its own processes.
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from launcher.spec.code.venv import LOCK, SOURCE
 from launcher.spec.model import ResolvedJob
-from launcher.spec.venv import LOCK, SOURCE
 
 OWN: Final = 2000  # the uid of the runtime: no account of the machine, so it may use sudo nowhere
 SHARED: Final = 1000  # the uid where the store is a mounted folder, which belongs to the first user of the machine

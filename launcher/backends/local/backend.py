@@ -15,7 +15,7 @@ from launcher.backends.local.state import QueueNote, Site, StartRecord, StateDir
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.files import create_all, replace_all
 from launcher.protocol.records import Placement
-from launcher.spec.environment import IGNORED, PYTHON
+from launcher.spec.code.environment import IGNORED, PYTHON
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 
@@ -161,7 +161,7 @@ class LocalBackend:
         """The argv that runs a command beside a member's own. Raises NotFound when no process of the member runs
         here."""
         from launcher.backends.local import entering, environment
-        from launcher.runtime import procs
+        from launcher.runtime.process import procs
 
         queued = self._entry(run)
         record = read(self.state.record(run, member), StartRecord) if queued is not None else None

@@ -17,7 +17,7 @@ from launcher.backends.local.supervisor.spawner import spawners_by_backend
 from launcher.errors import Unreachable
 from launcher.exposition import TEXTFILES
 from launcher.files import replace
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 
 MODULE = "launcher.backends.local.supervisor"
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from launcher.errors import NotFound
-from launcher.runtime import procs
-from launcher.runtime.command import SELF
-from launcher.runtime.credentials import is_credential
+from launcher.runtime.member.command import SELF
+from launcher.runtime.process import procs
+from launcher.runtime.secrets.credentials import is_credential
 
 if TYPE_CHECKING:
     from launcher.spec.model import ResolvedJob

@@ -18,7 +18,7 @@ from launcher.errors import BadInput
 from launcher.protocol.records import Placement
 from launcher.spec.hashing import canonical, decode_job, plain, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
-from launcher.spec.yaml_text import dump
+from launcher.spec.values.yaml_text import dump
 
 VERSION = 1
 

@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 
 from launcher.backends.local.entry import where
-from launcher.runtime.procs import MARK
+from launcher.runtime.process.procs import MARK
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob
-from launcher.spec.threads import THREADS, threads
+from launcher.spec.resolve.threads import THREADS, threads
 
 INLINE_JOB = 96 * 1024  # bytes; one environment string holds at most 128 KiB on Linux
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Final
 
-from launcher.spec.environment import interpreter
+from launcher.spec.code.environment import interpreter
 from launcher.trees import document
 
 _STARTERS: Final = ("python", "python3", "torchrun", "accelerate")  # found in this Python's folder, first on the PATH

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from launcher.spec.backends import Traits
-from launcher.spec.structures import Field, ListOf, Struct
-from launcher.spec.types import SIZE, Integer, Number, Text
+from launcher.spec.values.structures import Field, ListOf, Struct
+from launcher.spec.values.types import SIZE, Integer, Number, Text
 
 PRIORITY: Final = Field(
     "queue_priority",

@@ -119,7 +119,7 @@ def _files(folder: Path) -> Iterator[Path]:
         names = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
         yield from (path.relative_to(folder) for path in names)
     else:
-        from launcher.spec.listing import listing
+        from launcher.spec.code.listing import listing
 
         yield from map(Path, sorted(listing(folder).names))
 
@@ -134,7 +134,7 @@ def _list(output: str) -> int:
 def _copy(name: str, output: str) -> int:
     known = _examples()
     if name not in known:
-        from launcher.spec.problems import near
+        from launcher.spec.values.problems import near
 
         raise BadInput(f"--example: `{name}` is unknown{near(name, known)}; allowed: list, {', '.join(known)}")
     target = Path(EXAMPLES) / name

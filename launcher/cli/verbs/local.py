@@ -71,7 +71,7 @@ def _status(path: Path, options: dict[str, object], output: str) -> int:
     from launcher.backends.local.queue import said as told
     from launcher.backends.local.slots import capacity
     from launcher.backends.local.state import QueueNote, StateDir, read
-    from launcher.runtime.procs import stopped
+    from launcher.runtime.process.procs import stopped
     from launcher.version import __version__
 
     state = StateDir(path)

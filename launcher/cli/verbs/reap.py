@@ -15,7 +15,7 @@ from launcher.cli.arguments import add_output, add_profile
 from launcher.cli.printing.output import emit
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
-    from launcher.verbs.reap import Reaped
+    from launcher.verbs.leftovers import Reaped
 
 SUMMARY = (
     "Write the final record of runs whose own processes died before they could, end runs that waited longer than "
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
     from launcher.store.known import open_known
     from launcher.userdata.cache import Cache
-    from launcher.verbs.reap import Reaped, reap
+    from launcher.verbs.leftovers import Reaped
+    from launcher.verbs.reap import reap
     from launcher.verbs.status import backends
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)

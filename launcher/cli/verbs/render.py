@@ -14,7 +14,7 @@ from launcher.cli.printing.output import table
 from launcher.verbs.render import renderer
 
 if TYPE_CHECKING:
-    from launcher.spec.resolve import Group
+    from launcher.spec.resolve.group import Group
 
 SUMMARY = "print exactly what submit would send; changes nothing"
 EXAMPLE = (
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if to is not None:
         refuse_ttl(group)
         refuse_device_names([*args.paths, to], group)
-    from launcher.spec.places import telling_places
+    from launcher.spec.resolve.positions import telling_places
 
     documents: dict[str, str] = {}
     owners: dict[str, list[str]] = {}
@@ -116,8 +116,8 @@ def write(folder: Path, documents: Mapping[str, str], owners: Mapping[str, Colle
 
 
 def explained(group: Group) -> str:
-    from launcher.spec.explain import flat
     from launcher.spec.hashing import canonical, run_id
+    from launcher.spec.resolve.explain import flat
 
     parts = []
     for job in group.runs:

@@ -80,14 +80,14 @@ def run(args: argparse.Namespace) -> int:
 
     from launcher import api
     from launcher.cli.verbs.submit import come_back, keep_names, would
-    from launcher.spec.adhoc import adhoc
-    from launcher.spec.load import load_value
+    from launcher.spec.read.adhoc import adhoc
+    from launcher.spec.read.load import load_value
     from launcher.verbs.submit import failure
 
     value, sources = adhoc(vars(args), args.command)
     loaded = load_value(value, sources, cwd=Path.cwd(), overrides=args.overrides)
     if args.output_format == "yaml":
-        from launcher.spec.yaml_text import dump
+        from launcher.spec.values.yaml_text import dump
 
         print(dump(loaded.jobs[0].at.document.value), end="")
         return 0

@@ -14,7 +14,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.spec import profile, reference, schema
+    from launcher.spec import profile, reference
+    from launcher.spec.check import schema
 
     if args.field:
         print(reference.explain(args.field, schema.JOB if args.of == "job" else profile.PROFILE))

@@ -18,7 +18,7 @@ from launcher.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
     from launcher.spec.profile import Profile
-    from launcher.spec.resolve import Group
+    from launcher.spec.resolve.group import Group
 
 SUMMARY = "Submits a job, a pipeline or a matrix, exactly once: the same command again finds the same runs."
 EXAMPLE = "launcher submit examples/login --backend local --follow"
@@ -77,7 +77,8 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
     """Submits a resolved group, prints the outcome, and follows it; returns the exit code. `args`: with --follow,
     --dry-run, -o, and the options of `add_price`, `add_waiting` and `add_profile`."""
     from launcher import api
-    from launcher.verbs.submit import ADOPTED, DELETED, failure
+    from launcher.verbs.submit import failure
+    from launcher.verbs.submit_steps import ADOPTED, DELETED
 
     output, follow, plan, options = args.output, args.follow, args.dry_run, come_back(args)
     jobs = api.Jobs(group, profile)

@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from launcher.spec.own_files import MARK
+from launcher.spec.code.own_files import MARK
 
 ONCE_LASTS: Final = 60.0  # seconds
 _PAGE: Final = "slipway-monitor-"

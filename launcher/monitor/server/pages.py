@@ -46,9 +46,9 @@ from launcher.monitor.server.training_queries import figures_of
 from launcher.monitor.server.verdict_pages import VerdictPages
 from launcher.monitor.server.waiting import WaitingReasons
 from launcher.results.text import FEW_CLUSTERS
-from launcher.spec.difference import MISSING, differences
 from launcher.spec.hashing import decode_job
 from launcher.spec.prices.rates import Prices
+from launcher.spec.resolve.difference import MISSING, differences
 from launcher.store.base import Store
 
 STATIC: Final = {

@@ -16,10 +16,10 @@ from launcher.errors import NotFound
 from launcher.protocol.deleted import why_missing
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
-from launcher.runtime import stored
 from launcher.runtime.folders import remove
 from launcher.runtime.inputs import Fetch
 from launcher.runtime.settings import AttemptError
+from launcher.runtime.uploads import stored_checkpoints
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys, works
 from launcher.store.manifest import read_manifest
@@ -128,7 +128,9 @@ def _take(request: Fetch, run: str, attempt: int) -> str:
     if request.spec.step is None:
         manifest = read_manifest(store, keys.output_manifest(request.spec.output))
         if manifest is not None:
-            stored.fetch_tree(store, keys.output(request.spec.output), manifest, request.dest, request.progress)
+            stored_checkpoints.fetch_tree(
+                store, keys.output(request.spec.output), manifest, request.dest, request.progress
+            )
             return f"sha256:{manifest.digest}"
     return _checkpoint(request, run, request.spec.step or "latest")
 
@@ -136,12 +138,14 @@ def _take(request: Fetch, run: str, attempt: int) -> str:
 def _checkpoint(request: Fetch, run: str, step: str) -> str:
     for choice in range(_CHOICES):
         try:
-            chosen, record = stored.select(request.context.store, run, step)
+            chosen, record = stored_checkpoints.select(request.context.store, run, step)
             remove(request.dest)
-            manifest = stored.fetch(request.context.store, chosen, record, request.dest, progress=request.progress)
+            manifest = stored_checkpoints.fetch(
+                request.context.store, chosen, record, request.dest, progress=request.progress
+            )
             request.context.say(f"input {request.name}: checkpoint {chosen.step} of {run}")
             return f"sha256:{manifest.digest}"
         except NotFound:
-            if choice == _CHOICES - 1 or not any(stored.complete(request.context.store, run)):
+            if choice == _CHOICES - 1 or not any(stored_checkpoints.complete(request.context.store, run)):
                 raise
     raise AssertionError

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from launcher.errors import BadInput, NotFound
-from launcher.spec.environment import source_files
+from launcher.spec.code.environment import source_files
 from launcher.spec.images.dockerfile import argument, copied
-from launcher.spec.problems import near
+from launcher.spec.values.problems import near
 from launcher.trees import PACKED, trees
 from launcher.version import __version__
 

@@ -24,7 +24,7 @@ from launcher.errors import BadInput, NotFound, RunFailed
 from launcher.spec.hashing import decode_job, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
-from launcher.spec.resolve import Group
+from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.store.proof import runs_of

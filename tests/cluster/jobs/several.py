@@ -13,7 +13,7 @@ from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Exit, Placement
 from launcher.protocol.view import RunView
-from launcher.runtime import stored
+from launcher.runtime.uploads import stored_checkpoints
 from launcher.store.layout import RunKeys
 from tests.cluster.laptop import UNTIL_TOLD, Laptop
 from tests.support.cluster.cluster import Cluster
@@ -96,7 +96,7 @@ class Desk(Laptop):
 
     def checkpoints(self, run: str) -> list[int]:
         """The steps of complete checkpoints, in order."""
-        return sorted(found.step for found, _ in stored.complete(self.store, run))
+        return sorted(found.step for found, _ in stored_checkpoints.complete(self.store, run))
 
     def log(self, run: str, attempt: int = 1, member: str = "main-0") -> str:
         """What a rank printed in an attempt, as the store has it now: whole once the rank has left."""

@@ -69,6 +69,9 @@ CONFIGS: Final[dict[str, Config]] = {
     "two backends, frozen and moved": config(**ORDERED, freeze=1, asked=1, policy=FEW),
     "two backends, cut off and moved": config(**ORDERED, cut=1, asked=1, policy=FEW),
     "two backends, given up": config(**ORDERED, gone=2, crash=1, policy=FEW),
+    "one rank, waits too long": config(waited=1, crash=1, cancel=1),
+    "two ranks, wait too long": config(**SET, waited=1),
+    "two backends, wait too long": config(**ORDERED, waited=2, policy=FEW),
     "two backends, cancelled": config(**ORDERED, mode="host", term=1, asked=1, cancel=1, policy=FEW),
     "two ranks, restarted together": config(**SET, crash=1, user=1),
     "two ranks, restarted one by one": config(**TWO, crash=1, user=1),
@@ -152,5 +155,7 @@ ABLATIONS: Final[dict[Rule, Config]] = {
     Rule.TURN: config(**ORDERED, term=1),
     Rule.MOVE_CLAIMS: config(**ORDERED, term=1),
     Rule.NEXT_BACKEND: config(**ORDERED, gone=1),
+    Rule.OBJECT_FIRST: config(waited=1),
+    Rule.NOTE_FIRST: config(waited=1),
     Rule.NEWEST: config(crash=2, steps=1),
 }

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from tests.contract.protocol.drive import LIVING
 from tests.support.crashing import Crashed
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from launcher.protocol.records import Exit, Placement
 from launcher.reasons import EXIT_DONE, EXIT_NEVER, Reason
-from launcher.runtime.member import Leave, Member
+from launcher.runtime.member.member import Leave, Member
 from launcher.spec.model import Limits, Output, ResolvedJob, Role, Timing
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher.protocol import decide, steps
+from launcher.protocol import decide, reaping, steps
 from launcher.protocol.facts import same_place, silent
 from launcher.protocol.verdict import newest_checkpoint
 from launcher.reasons import EXIT_PREEMPTED, RULES, Reason
@@ -398,6 +398,7 @@ class Model(World):
         for k, sub in enumerate(s.subs):
             yield from self.submitting(s, k, sub)
         yield from self.reaping(s)
+        yield from self.waiting(s)
         if self.c.ordered:
             yield from self.moving(s)
         if self.c.stranger:
@@ -482,72 +483,106 @@ class Model(World):
                 yield f"{name} is done", now(s, "done"), True, ()
 
     def reaping(self, s: State) -> Iterator[Step]:
-        mine = s.objs[self.turn(s)] if self.c.ordered else None
-        active = any(obj.state == "active" for obj in s.objs) if mine is None else mine.state == "active"
+        """A reaper may die after each of its steps: the next one reads everything again."""
         if s.reaper is not None:
             t, broken = self.put_result(s._replace(reaper=None), s.reaper)
             yield f"reap puts result {s.reaper.outcome}", t, True, broken
             return
+        turn = self.turn(s)
+        step = None if s.result is not None else self.reap(self.situation(s), self.rules)
+        if s.result is not None or isinstance(step, steps.EndFormer):
+            for place in range(turn):
+                for t in self.taken_away(s, place):
+                    yield f"backend {'ABCD'[place]} is told that the run has left", t, True, ()
+        if s.result is not None:
+            works = self.finish(self.seen(s, None), None, s.works, None, self.rules)
+            if isinstance(works, steps.PutWorks) and (self.c.slow_reaper or all(sub.pc == "done" for sub in s.subs)):
+                yield "reap puts works/", s._replace(works=True), True, ()
+            return
+        if isinstance(step, steps.SubmitNext):
+            if s.objs[turn].state == "none":
+                t = s._replace(objs=put(s.objs, turn, s.objs[turn]._replace(state="active")))
+                yield f"the run is submitted to backend {'ABCD'[turn]}", t, True, ()
+            return
+        if isinstance(step, steps.Move):
+            if s.mover is None:
+                yield f"a reaper decides to move it: {step.reason}", s._replace(mover=step), True, ()
+            return
         if any(sub.pc != "done" for sub in s.subs) and not self.c.slow_reaper:
             return
-        evidence = Reason.UNSCHEDULABLE if any(obj.state == "failed" for obj in s.objs) else None
-        if mine is not None:
-            evidence = Reason.CAPACITY if mine.state == "failed" else None
-        absent = None
-        if self.c.applied and all(obj.state == "away" for obj in s.objs):
-            absent = decide.GONE_FOR_GOOD if s.quiet else 0.0
-        step = self.finish(self.seen(s, None), active, s.works, evidence, self.rules, absent=absent)
-        wrong = self.contradicts(s, step)
         if isinstance(step, steps.Finish):
-            wrong = (*wrong, *self.too_early(s, step))
-        match step:
-            case steps.Finish(verdict) if self.c.slow_reaper:
-                yield f"reap decides: {verdict.outcome}", s._replace(reaper=verdict), True, wrong
-            case steps.Finish(verdict):
-                t, broken = self.put_result(s, verdict)
-                yield f"reap puts result {verdict.outcome}", t, True, (*broken, *wrong)
-            case steps.PutWorks():
-                yield "reap puts works/", s._replace(works=True), True, ()
+            yield from self.ending_by_reaper(s, step)
+        elif isinstance(step, steps.NoteDeletion):
+            yield f"reap notes that it deletes the object: {step.reason}", s._replace(noted=True), True, ()
+        elif isinstance(step, steps.EndObject):
+            for place in range(len(s.objs)):
+                for t in self.taken_away(s, place):
+                    yield "reap deletes the object", t, True, ()
+
+    def situation(self, s: State) -> reaping.Situation:
+        """What a reaper reads. It has no memory: each step is taken by another one."""
+        run, turn = self.seen(s, None), self.turn(s)
+        objs = s.objs if not self.c.ordered else (s.objs[turn],)
+        states = [obj.state for obj in objs]
+        evidence = Reason.CAPACITY if self.c.ordered else Reason.UNSCHEDULABLE
+        there = any(state in ("active", "complete", "failed") for state in states)
+        absent = None
+        if self.c.applied and all(state == "away" for state in states):
+            absent = decide.GONE_FOR_GOOD if s.quiet else 0.0
+        return reaping.Situation(
+            run=run,
+            active="active" in states,
+            evidence=evidence if "failed" in states else None,
+            own=there or bool(run.since_move),  # of a run that never started, another cluster may have the object
+            absent=absent,
+            object=there,
+            waited=1.0 if s.waited else 0.0,
+            patience=0.5,
+            deletion=Reason.UNSCHEDULABLE if s.noted else None,
+            left=all(obj.state != "active" for obj in s.objs[:turn]),
+        )
+
+    def ending_by_reaper(self, s: State, step: steps.Finish) -> Iterator[Step]:
+        wrong = (*self.contradicts(s, step), *self.too_early(s, step))
+        if self.c.slow_reaper:
+            yield f"reap decides: {step.verdict.outcome}", s._replace(reaper=step.verdict), True, wrong
+            return
+        t, broken = self.put_result(s, step.verdict)
+        yield f"reap puts result {step.verdict.outcome}", t, True, (*broken, *wrong)
+
+    def taken_away(self, s: State, place: int) -> Iterator[State]:
+        """The object of a place is deleted, if it is active."""
+        if s.objs[place].state == "active":
+            for t in self.end_all(s, place):
+                yield t._replace(objs=put(t.objs, place, t.objs[place]._replace(state="deleted")))
+
+    def waiting(self, s: State) -> Iterator[Step]:
+        """The time for the first process of a backend passes."""
+        if not self.left(s, "waited") or s.waited or s.result is not None:
+            return
+        if self.situation(s).active and not self.seen(s, None).since_move:
+            yield "it WAITED TOO LONG", self.spend(s, "waited")._replace(waited=True), False, ()
 
     def moving(self, s: State) -> Iterator[Step]:
-        """Whoever moves the run: a reaper, a person. Its put may come long after it decided, and it may die before it
-        tells the backends; then the next reaper does."""
-        turn = self.turn(s)
-        obj = s.objs[turn]
-        for place in range(turn):
-            if s.objs[place].state == "active":
-                for t in self.end_all(s, place):
-                    t = t._replace(objs=put(t.objs, place, t.objs[place]._replace(state="deleted")))
-                    yield f"backend {'ABCD'[place]} is told that the run has left", t, True, ()
-        open_run = s.result is None and not s.cancel
-        if turn and obj.state == "none" and open_run:
-            t = s._replace(objs=put(s.objs, turn, obj._replace(state="active")))
-            yield f"the run is submitted to backend {'ABCD'[turn]}", t, True, ()
+        """Somebody moves the run. A reaper's put may come long after it decided, and whoever moves it may die before
+        the backends are told; then a reaper tells them."""
         if s.mover is not None:
             t = s._replace(mover=None)
             number = s.mover.attempt or len(s.atts) + 1
             if len(s.atts) >= number:
                 yield f"the move comes too late: claim {number} is taken", t, True, ()
                 return
-            empty = (None,) * self.c.ranks
-            new = Att(empty, (QUIET,) * self.c.ranks, empty, move=True)
-            yield f"claim {number} moves the run", t._replace(atts=(*s.atts, new)), True, ()
+            yield f"claim {number} moves the run", self.moved(t), True, ()
             return
-        active: bool | None = obj.state == "active"
-        evidence = Reason.CAPACITY if obj.state == "failed" else None
+        active: bool | None = s.objs[self.turn(s)].state == "active"
         run = self.seen(s, None)
-        if obj.state != "none" and (step := decide.move(run, active, evidence, self.rules)) is not None:
-            yield f"a reaper decides to move it: {step.reason}", s._replace(mover=step), True, ()
-        if active and not run.since_move and self.left(s, "waited"):
-            step = decide.move(run, active, Reason.UNSCHEDULABLE, self.rules)
-            if step is not None:
-                yield "it WAITED TOO LONG, a reaper moves it", self.spend(s, "waited")._replace(mover=step), False, ()
         if self.left(s, "asked") and (step := decide.move(run, active, None, self.rules, asked=True)) is not None:
             number = step.attempt or len(s.atts) + 1
-            empty = (None,) * self.c.ranks
-            new = Att(empty, (QUIET,) * self.c.ranks, empty, move=True)
-            t = self.spend(s, "asked")._replace(atts=(*s.atts, new))
-            yield f"a person MOVES the run by claim {number}", t, False, ()
+            yield f"a person MOVES the run by claim {number}", self.moved(self.spend(s, "asked")), False, ()
+
+    def moved(self, s: State) -> State:
+        empty = (None,) * self.c.ranks
+        return s._replace(atts=(*s.atts, Att(empty, (QUIET,) * self.c.ranks, empty, move=True)), waited=False)
 
     def asking_elsewhere(self, s: State) -> Iterator[Step]:
         """`status` in another folder, or with another cluster: nothing of the run is there."""

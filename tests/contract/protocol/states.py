@@ -83,6 +83,8 @@ class State(NamedTuple):
     once_served: bool = False
     file: bool = True  # of an applied run: Git has its file
     quiet: bool = False  # the bound has passed without a sign of life
+    waited: bool = False  # longer than start_deadline for the first process of the backend whose turn it is
+    noted: bool = False  # a reaper has noted that it deletes the object
 
 
 class Config(NamedTuple):
@@ -111,7 +113,7 @@ class Config(NamedTuple):
 
 def config(**given: object) -> Config:
     """Faults by name (crash, cut, freeze, force, term, user, memory, never, cancel, lost, gone, submitter;
-    asked: a person moves the run; waited: it waited too long for a place;
+    asked: a person moves the run; waited: it waits too long for its first process;
     removed: somebody deletes the object, pruned: its file goes from Git; served: another run
     does the work, deleted: its outputs go); the rest are fields."""
     fields = {key: value for key, value in given.items() if key in Config._fields}

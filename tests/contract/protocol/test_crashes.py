@@ -14,7 +14,7 @@ from launcher.protocol.fold import State, fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Cancel, Exit, Placement
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_USER, Reason
-from launcher.runtime.member import Leave, Member
+from launcher.runtime.member.member import Leave, Member
 from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import Limits
 from launcher.store.base import Store

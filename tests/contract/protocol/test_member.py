@@ -15,8 +15,8 @@ from launcher.protocol.read import read_run
 from launcher.protocol.records import Exit, Placement
 from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason
 from launcher.runtime.beating import SystemClock
-from launcher.runtime.member import Leave, Member, Started
-from launcher.runtime.peers import wait_endpoints
+from launcher.runtime.member.member import Leave, Member, Started
+from launcher.runtime.member.peers import wait_endpoints
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Budget, ResolvedJob, Role, Timing
 from launcher.store.base import Store

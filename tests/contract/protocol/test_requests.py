@@ -12,7 +12,7 @@ import pytest
 
 from launcher.protocol.records import Exit
 from launcher.reasons import Reason
-from launcher.runtime.member import Member, Started
+from launcher.runtime.member.member import Member, Started
 from launcher.spec.hashing import encode_job
 from launcher.store.file import FileStore
 from tests.contract.protocol.drive import LIVING, job, placement

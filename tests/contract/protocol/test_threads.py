@@ -11,8 +11,8 @@ import pytest
 
 from launcher.protocol.records import Beat, Exit
 from launcher.reasons import Reason
-from launcher.runtime.member import Member, Started
-from launcher.runtime.spool import Shipper, Spool
+from launcher.runtime.member.member import Member, Started
+from launcher.runtime.uploads.spool import Shipper, Spool
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from tests.contract.protocol.drive import LIVING, job, placement

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from launcher.protocol import decide, steps
+from launcher.protocol import decide, reaping, steps
 from launcher.protocol.facts import AttemptFacts, Rules, RunFacts, gone, same_place, silent
 from launcher.protocol.records import Placement
 from launcher.protocol.rules import ALL, Rule
@@ -56,9 +56,10 @@ class World:
         self.ending = lru_cache(None)(decide.end)
         self.glances = lru_cache(None)(self._glances)
         self.finish = lru_cache(None)(decide.finish)
+        self.reap = lru_cache(None)(reaping.reap)
         # two reductions that lose nothing: a process that has read nothing yet is as good as one not yet started (but
         # for what its backend may believe of it), and a claim is as good as a beat
-        self.eager = config.starts and not config.late and not {"force", "served"} & set(self.names)
+        self.eager = config.starts and not config.late and not {"force", "served", "waited"} & set(self.names)
         self.first_beat = BEATS if Rule.CLAIM_IS_BEAT in rules else NO_BEAT
         self.fences = decide.fence(1.0, 0.0, rules) is not None
         self.yields = decide.beat(decide.Glance(successor=True), rules) is not None

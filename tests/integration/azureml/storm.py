@@ -61,6 +61,8 @@ MODULES: Final = (
     "launcher.backends.azureml.workspace",
     "launcher.protocol.finish",
     "launcher.verbs.cancel",
+    "launcher.verbs.leftovers",
+    "launcher.verbs.open_run",
     "launcher.verbs.reap",
     "launcher.deleting.guard",
 )

@@ -27,7 +27,8 @@ from launcher.spec.profile import LocalSettings, Profile
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs.cancel import cancel
-from launcher.verbs.reap import Reaped, reap
+from launcher.verbs.leftovers import Reaped
+from launcher.verbs.reap import reap
 from tests.fakes.azureml import cloud
 from tests.integration.azureml.conftest import IMAGE, PLACE, Tenant
 from tests.support.needs import need
@@ -259,7 +260,7 @@ def test_reap_cancels_what_outlived_its_run_and_only_reports_strangers(
     unknown = tenant.job("unknown")
     backend.submit(backend.render([unknown]), [unknown])  # its record was never written, or is in another store
     result(tenant, over)
-    monkeypatch.setattr("launcher.verbs.reap.LEAVING", -5.0)
+    monkeypatch.setattr("launcher.verbs.leftovers.LEAVING", -5.0)
     cache = Cache(tenant.path / "cache.sqlite")
     rows = reap(tenant.store, lambda job: backend, {"azureml": backend}, cache=cache)
     assert {(row.run, row.did) for row in rows} == {(over, "stopped"), (run_id(unknown), "unknown")}

@@ -21,9 +21,10 @@ from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.verbs import reap as reaping
+from launcher.verbs import leftovers
 from launcher.verbs.cancel import cancel
-from launcher.verbs.reap import Reaped, reap
+from launcher.verbs.leftovers import Reaped
+from launcher.verbs.reap import reap
 from tests.integration.azureml.conftest import PLACE, Tenant
 from tests.support.stepping import Killed
 from tests.support.waiting import until
@@ -162,7 +163,7 @@ def test_a_launcher_that_is_killed_at_any_request_and_never_returns(
     """Nobody cancels and nobody submits again: Azure stops what idles, and reap leaves nothing. `numbers`: of requests,
     each counted before and after it; None: all, until a submit outlives them."""
     at = killing(monkeypatch)
-    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     monkeypatch.setattr(unused, "GRACE", 0.0)
     number = kills = 0
     while numbers is None or kills < len(numbers):
@@ -313,7 +314,7 @@ def test_reap_deletes_the_instances_of_runs_that_are_over(tenant: Tenant, monkey
     result = Result("succeeded", 1, Reason.SUCCEEDED, "", 0.0, "n", "w")
     tenant.store.create(RunKeys(run).result, msgspec.json.encode(result))
     assert reaped(tenant) == []  # five minutes are its processes' to end
-    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     (planned,) = reaped(tenant, plan=True)
     assert len(tenant.instances()) == 4
     assert reaped(tenant) == [planned]
@@ -325,7 +326,7 @@ def test_reap_deletes_the_instances_of_runs_that_are_over(tenant: Tenant, monkey
 def test_reap_deletes_what_a_cancelled_launcher_made_afterwards(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     one = tenant.pooled("waa", 1)
     tenant.store.create(RunKeys(run_id(one)).job, encode_job(one))
     cancel(tenant.store, run_id(one), tenant.backend())
@@ -339,7 +340,7 @@ def test_reap_only_reports_the_instances_of_others(tenant: Tenant, monkeypatch: 
     """Of another store's run; of somebody who copied our tags; of somebody whose name begins as ours do."""
     monkeypatch.setattr(unused, "GRACE", 0.0)
     monkeypatch.setattr(unused, "LEAVING", -1.0)
-    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     theirs, over = tenant.pooled("theirs", 1), tenant.pooled("over", 1)
     finish_unsent(tenant, over)
     (document,) = [each for each in documents(theirs) if each["type"] == INSTANCE]
@@ -426,7 +427,7 @@ def test_an_instance_that_runs_longer_than_it_may_is_ended(tenant: Tenant) -> No
 def test_a_fault_of_a_reaper_leaves_nothing_for_ever(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch, call: str, kind: str
 ) -> None:
-    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     monkeypatch.setattr("launcher.backends.azureml.workspace.REPEATS", 0)
     one = tenant.pooled("waa")
     run = tenant.submit(one)
@@ -442,7 +443,7 @@ def test_a_fault_of_a_reaper_leaves_nothing_for_ever(
 def test_reapers_that_are_killed_between_any_two_requests(
     tenant: Tenant, monkeypatch: pytest.MonkeyPatch, numbers: range
 ) -> None:
-    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     at = killing(monkeypatch)
     kills = 0
     for number in numbers:

@@ -14,7 +14,7 @@ from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
 from launcher.store.logs import Log
 from launcher.userdata.cache import Cache
-from launcher.verbs import reap as reaping
+from launcher.verbs import leftovers
 from launcher.verbs.reap import reap
 from launcher.verbs.submit import submit
 from tests.fakes.azureml.running import FakeAzure
@@ -55,7 +55,7 @@ def test_ranks_work_on_their_instances_until_reap_deletes_them(
         said.append(b"".join(piece.body for piece in log.more() if piece.body).decode())
     assert [f"I am rank {rank} of 2" in text for rank, text in enumerate(said)] == [True, True]
     until(lambda: {tenant.status(name) for name in (run, f"{run}_main-1")} == {"Completed"}, logs)
-    monkeypatch.setattr(reaping, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     rows = reap(tenant.store, lambda job: backend, {"azureml": backend}, cache=Cache(tmp_path / "cache.sqlite"))
     assert [(row.run, row.did) for row in rows] == [(run, "stopped")]
     assert tenant.instances() == {}

@@ -21,7 +21,7 @@ from launcher.backends.base import Backend, backend
 from launcher.backends.docker.container import MARK, RUNTIME_LABEL
 from launcher.backends.local import daemon, environment
 from launcher.backends.local.backend import LocalBackend
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.backends import backends
 from launcher.spec.model import Image, ResolvedJob
 from launcher.store import Store, open_store

@@ -23,7 +23,7 @@ from launcher.files import replace
 from launcher.images.engine import Engine as Client
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Resources, Role
 from launcher.store.layout import RunKeys

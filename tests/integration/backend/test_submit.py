@@ -250,7 +250,7 @@ def test_a_plan_writes_nothing(harness: Harness) -> None:
 
 
 def test_code_goes_up_once_under_its_digest(harness: Harness, tmp_path: Path) -> None:
-    from launcher.spec.code import Overlay
+    from launcher.spec.code.overlay import Overlay
 
     folder = tmp_path / "code"
     folder.mkdir()

@@ -19,7 +19,7 @@ from launcher.deleting.choose import Wanted
 from launcher.deleting.plan import plan_gc
 from launcher.errors import Conflict
 from launcher.protocol.deleted import read_deleted
-from launcher.spec.code import Overlay
+from launcher.spec.code.overlay import Overlay
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import Code, ResolvedJob
 from launcher.store.base import Store

@@ -49,7 +49,7 @@ def insert(path: Path, before: str, line: str) -> None:
 
 
 def test_a_new_field_of_the_job_needs_two_source_files_and_make_golden_which_removes_what_is_left(clone: Path) -> None:
-    insert(clone / "launcher/spec/schema.py", 'Field(\n        "matrix",', FIELD)
+    insert(clone / "launcher/spec/check/schema.py", 'Field(\n        "matrix",', FIELD)
     insert(clone / "launcher/spec/model.py", "    @property\n    def leading", "    colour: str | None = None\n\n")
     left = clone / "tests/unit/kubernetes/golden/gone/gone.yaml"
     left.parent.mkdir()

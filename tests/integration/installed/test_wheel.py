@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.spec.environment import source_files
+from launcher.spec.code.environment import source_files
 from launcher.spec.images.definition import Definition, names
 from tests.support import installed
 from tests.support.documented import ROOT, tracked
@@ -82,7 +82,7 @@ def test_its_images_are_those_of_the_clone(venv: Path, empty: Path) -> None:
 def test_machines_get_the_sources_of_the_clone(venv: Path, empty: Path) -> None:
     """What the wheel packs beside them is no part of a run's environment: its name would differ from the clone's."""
     program = (
-        "from launcher.spec.environment import package_folder, source_files\n"
+        "from launcher.spec.code.environment import package_folder, source_files\n"
         "for name in ('launcher', 'training', 'eval'):\n"
         "    folder = package_folder(name)\n"
         "    print(*(f'{name}/{path.relative_to(folder)}' for path in source_files(folder)), sep='\\n')"

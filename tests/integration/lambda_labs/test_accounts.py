@@ -18,7 +18,8 @@ from launcher.spec.model import Alternative, Limits, ResolvedJob, Timing
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs.cancel import cancel
-from launcher.verbs.reap import Reaped, reap
+from launcher.verbs.leftovers import Reaped
+from launcher.verbs.reap import reap
 from launcher.verbs.status import read_line
 from launcher.verbs.submit import submit
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda

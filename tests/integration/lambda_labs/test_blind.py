@@ -18,7 +18,7 @@ from launcher.spec.hashing import run_id
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.verbs import reap
+from launcher.verbs import leftovers, reap
 from tests.integration.lambda_labs.conftest import Account
 from tests.integration.lambda_labs.test_ending import claim, reaped
 
@@ -51,7 +51,7 @@ def past_the_deadline(account: Account) -> None:
 def test_a_damaged_record_of_one_run_stops_no_end_of_another(
     account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, body: bytes
 ) -> None:
-    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     bad, done = account.job("bad"), account.job("done")
     account.submit(bad)
     account.submit(done)
@@ -92,7 +92,7 @@ class Gone:
         return ask
 
 
-def reaped_without(account: Account, tmp_path: Path, url: str) -> list[reap.Reaped]:
+def reaped_without(account: Account, tmp_path: Path, url: str) -> list[leftovers.Reaped]:
     """What a reaper does while the store at `url` does not answer."""
     backend, gone = account.backend(), cast(Store, Gone(url))
     backend._stores[url] = gone
@@ -103,7 +103,7 @@ def reaped_without(account: Account, tmp_path: Path, url: str) -> list[reap.Reap
 def test_another_teams_store_that_cannot_be_read_stops_no_end_of_our_machines(
     account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     url = (tmp_path / "other").as_uri()
     other, done = account.job("other", store=url), account.job("done")
     account.submit(other)

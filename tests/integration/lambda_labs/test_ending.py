@@ -17,7 +17,7 @@ from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.verbs import reap
+from launcher.verbs import leftovers, reap
 from launcher.verbs.cancel import cancel
 from tests.integration.lambda_labs.conftest import SPEED, Account
 from tests.support.stepping import Killed
@@ -27,7 +27,7 @@ def statuses(account: Account) -> list[str]:
     return [each["status"] for each in account.cloud.bodies()]
 
 
-def reaped(account: Account, tmp_path: Path) -> list[reap.Reaped]:
+def reaped(account: Account, tmp_path: Path) -> list[leftovers.Reaped]:
     backend = account.backend()
     return reap.reap(account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "cache"))
 
@@ -195,7 +195,7 @@ def test_tags_that_somebody_edited_hide_no_machine_from_cancel(
 def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(
     account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     done, other = account.job("done"), account.job("other")
     account.submit(done)
     account.submit(other)
@@ -212,7 +212,7 @@ def test_reap_ends_the_machine_of_a_finished_run_and_reports_strangers(
 def test_reap_asks_for_the_end_of_all_before_it_waits_for_any_and_one_that_stays_hides_no_other(
     account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     monkeypatch.setattr(ending, "PATIENCE", 5)
     jobs = [account.job(name) for name in ("one", "two", "three")]
     machines = [account.submit(job) for job in jobs]
@@ -247,7 +247,7 @@ def test_a_machine_that_lost_its_tags_is_ended_by_its_records_alone(
     account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str, over: str
 ) -> None:
     """Its name says the run, and the run's record has exactly its id: two witnesses."""
-    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     one = account.job("one")
     keys, machine = RunKeys(run_id(one)), account.submit(one)
     if over in ("finished", "not ours"):

@@ -16,7 +16,7 @@ from launcher.spec.model import ResolvedJob
 from launcher.store.layout import RunKeys
 from launcher.store.logs import Log
 from launcher.userdata.cache import Cache
-from launcher.verbs import reap
+from launcher.verbs import leftovers, reap
 from launcher.verbs.cancel import cancel
 from launcher.verbs.submit import submit
 from tests.fakes.lambda_cloud.running import KEY, FakeLambda
@@ -79,7 +79,7 @@ def test_two_machines_join_by_name_and_rank_and_run_the_command(
         assert f"rank {rank} of 2 node {rank} at " in output(account, two, member)
     # both power themselves off, and are billed until reap has ended them
     until(lambda: len(account.cloud.ledger("off")) == 2, lambda: consoles(account))
-    monkeypatch.setattr(reap, "LEAVING", -1.0)
+    monkeypatch.setattr(leftovers, "LEAVING", -1.0)
     backend = account.backend()
     reap.reap(account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "cache"))
     assert all(body["status"].startswith("terminat") for body in account.cloud.bodies())
@@ -120,7 +120,7 @@ def test_a_failed_set_up_leaves_no_machine(
         until(lambda: (tmp_path / "tried").exists())
         until(lambda: cloud.ledger("off"), lambda: consoles(account))
 
-        def rows() -> list[reap.Reaped]:
+        def rows() -> list[leftovers.Reaped]:
             backend = account.backend()
             return reap.reap(account.store, lambda job: backend, {"lambda": backend}, cache=Cache(tmp_path / "cache"))
 

@@ -23,7 +23,8 @@ from launcher.store import layout, open_store, renewed
 from launcher.store.layout import RunKeys
 from launcher.store.renewed import EXPIRES, ISSUED, RENEW, RenewedAccess
 from launcher.userdata.cache import Cache
-from launcher.verbs.reap import Reaped, reap
+from launcher.verbs.leftovers import Reaped
+from launcher.verbs.reap import reap
 from launcher.verbs.submit import submit
 from tests.integration.lambda_labs.conftest import Account
 from tests.integration.lambda_labs.test_access import LONG_LIVED

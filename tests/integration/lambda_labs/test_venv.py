@@ -25,9 +25,9 @@ from launcher.backends.lambda_labs.script import END
 from launcher.backends.lambda_labs.venv import ENTERING, UV_LOCK
 from launcher.protocol.read import read_run
 from launcher.spec.hashing import run_id
-from launcher.spec.load import load
 from launcher.spec.profile import LocalSettings, Profile
-from launcher.spec.resolve import Group, resolve
+from launcher.spec.read.load import load
+from launcher.spec.resolve.group import Group, resolve
 from launcher.store import open_store
 from launcher.store.layout import RunKeys, blob
 from launcher.store.logs import Log

@@ -19,7 +19,7 @@ from launcher.errors import Unreachable
 from launcher.files import create, replace
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.hashing import encode_job, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.store import layout, open_store

@@ -18,7 +18,7 @@ from launcher.backends.local.backend import LocalBackend
 from launcher.backends.local.state import StartRecord, read
 from launcher.files import replace
 from launcher.protocol.records import Exit, Result
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Output, ResolvedJob
 from launcher.store import open_store

@@ -17,8 +17,8 @@ from launcher.backends.local.state import StartRecord, read
 from launcher.cli import main
 from launcher.errors import NotFound
 from launcher.protocol.read import read_run
-from launcher.runtime import procs
-from launcher.runtime.command import SELF
+from launcher.runtime.member.command import SELF
+from launcher.runtime.process import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
 from launcher.userdata import secrets

@@ -21,7 +21,7 @@ from launcher.backends.local.state import StartRecord, StateDir, read
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.store import open_store
 from launcher.store.layout import RunKeys
 from tests.integration.local.machine import environ

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.cli import main
 from launcher.reasons import Reason
-from launcher.spec.environment import LocalEnvironment, keep, local_environment
+from launcher.spec.code.environment import LocalEnvironment, keep, local_environment
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Output, ResolvedJob
 from tests.integration.local.machine import Machine, wait_for

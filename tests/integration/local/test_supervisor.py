@@ -17,7 +17,7 @@ from launcher.errors import Unreachable
 from launcher.files import create, replace
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Limits, Resources, Role, Timing
 from launcher.store import Store, layout, open_store

@@ -10,7 +10,7 @@ from launcher.backends.local.state import QueueNote, StartRecord, read
 from launcher.backends.local.supervisor.spawner import Launch, LiveRuntime
 from launcher.errors import Unreachable
 from launcher.files import create
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.model import Limits
 from tests.integration.local.bench import Bench, Engine, Guarded, bench
 from tests.support.jobs import job

@@ -17,8 +17,8 @@ import pytest
 
 from eval.desktops.listening import listening
 from launcher.protocol.records import Beat
+from launcher.spec.code.own_files import own_files
 from launcher.spec.model import Output
-from launcher.spec.own_files import own_files
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys

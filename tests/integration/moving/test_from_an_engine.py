@@ -11,7 +11,7 @@ import pytest
 
 from launcher.backends.local import daemon
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from tests.integration.moving.conftest import OfEngine
 from tests.support.engine import another
 from tests.support.waiting import until

@@ -21,8 +21,8 @@ from launcher.errors import NotFound
 from launcher.notices import ledger
 from launcher.protocol.records import Beat, Deleted
 from launcher.reasons import Reason
+from launcher.spec.check.notify import NoticeChannel
 from launcher.spec.model import Budget, Limits, Output
-from launcher.spec.notify import NoticeChannel
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import NoticeKeys, RunKeys

@@ -78,7 +78,7 @@ def test_the_page_is_typed(tmp_path: Path) -> None:
     cache = ["--cache-dir", str(ROOT / ".mypy_cache")]
     done = python(ROOT, "-m", "mypy", "--strict", *cache, "--config-file", os.devnull, str(tmp_path / "page.py"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert 'list[launcher.verbs.submit.Submitted]"' in done.stdout
+    assert 'list[launcher.verbs.submit_steps.Submitted]"' in done.stdout
     assert 'list[launcher.verbs.status.Line]"' in done.stdout
 
 

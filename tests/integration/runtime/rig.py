@@ -17,8 +17,8 @@ import msgspec
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Exit, Result
 from launcher.protocol.view import RunView
-from launcher.runtime import leash, procs
-from launcher.runtime.procs import MARK
+from launcher.runtime.process import leash, procs
+from launcher.runtime.process.procs import MARK
 from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import Limits, ResolvedJob, Role, Timing
 from launcher.store.base import Store

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.errors import NotFound
 from launcher.protocol.records import Result, Resumed
-from launcher.runtime import stored
+from launcher.runtime.uploads import stored_checkpoints
 from launcher.spec.model import Image, Limits, Output
 from launcher.store.manifest import read_manifest
 from tests.integration.runtime.rig import Rig, python, terminate, until
@@ -38,7 +38,7 @@ CHECKPOINTS = {"checkpoints": Output(kind="checkpoints", match="checkpoint-*")}
 
 def steps(rig: Rig) -> list[tuple[int, int]]:
     """(step, attempt) of every complete checkpoint."""
-    return [(found.step, found.attempt) for found, _ in stored.complete(rig.store, rig.run)]
+    return [(found.step, found.attempt) for found, _ in stored_checkpoints.complete(rig.store, rig.run)]
 
 
 def test_checkpoints_are_kept_while_the_command_runs_and_at_its_end(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_checkpoints_are_kept_while_the_command_runs_and_at_its_end(tmp_path: Pa
     (tmp_path / "go").touch()
     assert process.wait(timeout=30) == 0
     assert steps(rig) == [(40, 1), (30, 1), (10, 1)]  # 20 was rotated away before anybody saw it whole
-    record = stored.read_complete(rig.store, stored.Stored(40, 1, rig.run))
+    record = stored_checkpoints.read_complete(rig.store, stored_checkpoints.Stored(40, 1, rig.run))
     assert record is not None
     assert (record.step, record.name, record.members, record.single) == (40, "checkpoint-40", ("main-0",), False)
     manifest = read_manifest(rig.store, rig.keys.attempt(1).checkpoint_manifest(40, "main-0"))
@@ -151,10 +151,10 @@ def test_checkpoints_of_other_packages_are_resumed_only_by_who_is_told_to(tmp_pa
 def test_a_restore_that_loses_its_checkpoint_chooses_again(tmp_path: Path) -> None:
     rig = Rig.of(tmp_path, python(TRAINER + "save(10); save(20)"), outputs=CHECKPOINTS)
     assert rig.go() == 0
-    [(newest, _record), _] = list(stored.complete(rig.store, rig.run))
+    [(newest, _record), _] = list(stored_checkpoints.complete(rig.store, rig.run))
     rig.store.delete([rig.keys.attempt(1).checkpoint_files(20, "main-0") + "weights"])  # between marker and files
     with pytest.raises(NotFound):
-        stored.restore(rig.store, newest, tmp_path / "resume", "main-0")
+        stored_checkpoints.restore(rig.store, newest, tmp_path / "resume", "main-0")
     again = Rig.of(tmp_path, python(TRAINER + "save(30)"), outputs=CHECKPOINTS, resume=rig.run)
     assert again.go() == 0
     assert b"from 10 checkpoint-10\n" in again.log()

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from launcher.runtime import child, procs
-from launcher.runtime.child import Outcome, run_command
-from launcher.runtime.masking import Masker
-from launcher.runtime.output import OutputStream
-from launcher.runtime.spool import Spool
+from launcher.runtime.member.child import Outcome, run_command
+from launcher.runtime.member.member import child
+from launcher.runtime.process import procs
+from launcher.runtime.secrets.masking import Masker
+from launcher.runtime.uploads.log_stream import OutputStream
+from launcher.runtime.uploads.spool import Spool
 from tests.support.waiting import until
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.reasons import Reason
-from launcher.runtime import command
+from launcher.runtime.member import command
 from launcher.runtime.settings import AttemptError
 from launcher.spec.model import Limits, Resources, Role
 from tests.unit.runtime.test_command import environment, job

@@ -20,10 +20,10 @@ import pytest
 
 from launcher.protocol.records import Beat
 from launcher.reasons import Reason
-from launcher.runtime import procs
-from launcher.runtime.procs import MARK
+from launcher.runtime.process import procs
+from launcher.runtime.process.procs import MARK
 from launcher.spec.model import Input, Limits, Output, Resources, Timing
-from launcher.spec.threads import threads
+from launcher.spec.resolve.threads import threads
 from tests.integration.runtime.rig import Rig, command_of, no_process_left, python, started, terminate, until
 from tests.support.needs import lacking
 from tests.support.s3 import ENVIRONMENT, S3Server
@@ -443,7 +443,8 @@ def test_an_unexpected_fault_of_the_runtime_is_infrastructure(tmp_path: Path) ->
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
-        "import launcher.runtime.command as c\ndef broken(*a): raise RuntimeError('a bug')\nc.write_config = broken\n"
+        "import launcher.runtime.member.command as c\n"
+        "def broken(*a): raise RuntimeError('a bug')\nc.write_config = broken\n"
     )
     rig.environ["PYTHONPATH"] = str(site)
     assert rig.go() == 75

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.model import Limits, Timing
 from tests.integration.runtime.rig import Rig, command_of, leash_of, until
 

@@ -8,8 +8,8 @@ import sys
 
 RUNTIME = """
 import subprocess
-from launcher.runtime.credentials import cannot_be_read
-from launcher.runtime.leash import Leash
+from launcher.runtime.secrets.credentials import cannot_be_read
+from launcher.runtime.process.leash import Leash
 cannot_be_read()
 leash = Leash.fork()
 seen = subprocess.run(["cat", f"/proc/{leash.pid}/environ"], capture_output=True)

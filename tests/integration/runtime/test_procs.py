@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from uuid import uuid4
 
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from tests.support.waiting import until
 
 IGNORES = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -113,7 +113,7 @@ def test_adopted_children_are_reaped() -> None:
     code = """
 import os, time
 from pathlib import Path
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 procs.become_subreaper()
 first = os.fork()
 if first == 0:
@@ -137,8 +137,11 @@ def test_a_runtime_that_nobody_can_read_is_found_by_its_arguments() -> None:
             libc.prctl(24, one, 0, 0, 0)
 
     mark = f"test:{uuid4().hex}:main-0"
-    hidden = "from launcher.runtime.credentials import cannot_be_read\ncannot_be_read()\nprint(flush=True)\ninput()\n"
-    look = f"from launcher.runtime import procs\nprint([one.pid for one in procs.descendants_with_mark({mark!r})])"
+    hidden = "from launcher.runtime.secrets import credentials\n"
+    hidden += "credentials.cannot_be_read()\nprint(flush=True)\ninput()\n"
+    look = (
+        f"from launcher.runtime.process import procs\nprint([one.pid for one in procs.descendants_with_mark({mark!r})])"
+    )
     command = [sys.executable, "-c", hidden, f"--mark={mark}"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=no_capabilities

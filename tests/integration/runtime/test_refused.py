@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runtime import trouble
+from launcher.runtime import store_fault
 from launcher.spec.model import Timing
 from tests.integration.runtime.rig import Rig, until
 from tests.support.faultproxy import FaultProxy
@@ -29,10 +29,10 @@ def test_a_run_outlives_a_store_that_refuses_and_says_so_meanwhile(
         until(lambda: b"up\n" in rig.log())
         proxy.refuses = refusal
         work = tmp_path / "work" / "main-0"
-        told = until(lambda: trouble.read(work), 100)
+        told = until(lambda: store_fault.read(work), 100)
         assert refusal[1] in told
         proxy.refuses = None
-        until(lambda: not trouble.read(work), 100)
+        until(lambda: not store_fault.read(work), 100)
         (work / "work" / "go").touch()
         assert process.wait(60) == 0
         assert len(rig.view().attempts) == 1

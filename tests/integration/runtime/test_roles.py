@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.reasons import Reason
-from launcher.runtime import stored
+from launcher.runtime.uploads import stored_checkpoints
 from launcher.spec.model import Limits, Output, Ready, Role
 from tests.integration.runtime.rig import Rig, python, terminate, until
 
@@ -118,8 +118,8 @@ def test_checkpoints_of_several_ranks(tmp_path: Path, who: str) -> None:
         limits=Limits(grace=3.0),
     )
     processes = {member: rig.start(member) for member in rig.job.members()}
-    until(lambda: [found.step for found, _ in stored.complete(rig.store, rig.run)] == [10])
-    [(_, record)] = stored.complete(rig.store, rig.run)
+    until(lambda: [found.step for found, _ in stored_checkpoints.complete(rig.store, rig.run)] == [10])
+    [(_, record)] = stored_checkpoints.complete(rig.store, rig.run)
     assert record.members == ("main-0", "main-1")
     for process in processes.values():
         process.terminate()

@@ -12,7 +12,7 @@ import pytest
 
 from launcher.protocol.records import Beat
 from launcher.reasons import Reason
-from launcher.runtime import stored
+from launcher.runtime.uploads import stored_checkpoints
 from launcher.spec.model import Input, Output, Timing
 from tests.integration.runtime.rig import TIMING, Rig, python, terminate, until
 from tests.integration.runtime.test_checkpoints import CHECKPOINTS, TRAINER
@@ -41,7 +41,7 @@ def test_preempted_then_done(tmp_path: Path, s3_server: S3Server) -> None:
     assert terminate(process) == 143
     assert rig.go() == 0
     assert b"from 10 checkpoint-10\n" in rig.log(2)
-    assert [found.step for found, _ in stored.complete(rig.store, rig.run)] == [20, 10]
+    assert [found.step for found, _ in stored_checkpoints.complete(rig.store, rig.run)] == [20, 10]
     there = {key for key in rig.objects() if key.startswith("attempts/2/outputs/")}
     assert there == {f"attempts/2/outputs/results{name}" for name in (".manifest.json", "/at-0", "/at-10")}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runtime.spool import Spool
+from launcher.runtime.uploads.spool import Spool
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_a_full_disk_loses_bytes_and_says_how_many(tmp_path: Path) -> None:
 import resource, sys
 from collections.abc import Callable
 from pathlib import Path
-from launcher.runtime.spool import Spool
+from launcher.runtime.uploads.spool import Spool
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 spool = Spool(Path(sys.argv[1]))
 spool.append(b"x" * 900); spool.append(b"y" * 900); spool.append(b"z")
@@ -39,7 +39,7 @@ def test_what_a_full_disk_lost_is_told_where_it_was(tmp_path: Path) -> None:
 import resource, sys
 from collections.abc import Callable
 from pathlib import Path
-from launcher.runtime.spool import Shipper, Spool, lost_here
+from launcher.runtime.uploads.spool import Shipper, Spool, lost_here
 from launcher.store.file import FileStore
 folder = Path(sys.argv[1])
 store = FileStore(folder / "store", sync=False)

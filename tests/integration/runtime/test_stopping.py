@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.model import Input, Limits
 from tests.integration.runtime.rig import SLOW, Rig, no_process_left, python, started, terminate, until
 
@@ -104,7 +104,7 @@ if os.environ["SLIPWAY_ATTEMPT"] == "1":
         print("away", flush=True)
         time.sleep(60)
     time.sleep(60)
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 mark = os.environ["SLIPWAY_SELF"]
 print("left:", len(procs.descendants_with_mark(mark[:-1] + "1", "SLIPWAY_SELF")), mark[-1], flush=True)
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from launcher.runtime.telemetry import Usage
+from launcher.runtime.uploads.telemetry import Usage
 
 
 def test_usage_counts_children() -> None:

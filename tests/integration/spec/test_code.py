@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec import code, own_files
-from launcher.spec.code import Overlay
-from launcher.spec.listing import listing
+from launcher.spec.code.listing import listing
+from launcher.spec.code.overlay import Overlay, overlay, own_files
 from launcher.store import layout
 from tests.support.needs import need
 
@@ -39,7 +38,7 @@ def names(path: Path) -> list[str]:
 
 def test_pack_is_what_digest_says(tmp_path: Path) -> None:
     folder = write(tmp_path / "src", {"b.py": "2", "a/c.py": "3", "a.py": "1"})
-    out = tmp_path / "code.tar"
+    out = tmp_path / "overlay.tar"
     assert Overlay(folder).pack(out) == Overlay(folder).digest() == hashlib.sha256(out.read_bytes()).hexdigest()
     assert names(out) == ["a.py", "a/c.py", "b.py"]
 
@@ -121,7 +120,7 @@ def test_a_link_that_leaves_the_folder_is_refused(tmp_path: Path, target: str) -
 
 
 def test_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(overlay, "MAX_BYTES", 20_000)
     folder = write(tmp_path / "src", {"weights": "x" * 30_000})
     with pytest.raises(BadInput, match="data belongs in `inputs`"):
         Overlay(folder).digest()

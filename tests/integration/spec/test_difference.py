@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from launcher.spec.code import Overlay
+from launcher.spec.code.overlay import Overlay
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Code, ResolvedJob
-from launcher.spec.resolve import Group
+from launcher.spec.resolve.group import Group
 from launcher.store.layout import blob_note
 from launcher.userdata.newest import newest, remember
 from launcher.verbs.difference import only_code_or_packages_differ

@@ -10,9 +10,9 @@ import pytest
 
 from launcher.errors import BadInput
 from launcher.spec.hashing import decode_job, encode_job
-from launcher.spec.load import load
 from launcher.spec.profile import load_profile
-from launcher.spec.resolve import resolve
+from launcher.spec.read.load import load
+from launcher.spec.resolve.group import resolve
 from launcher.verbs.render import renderer
 from tests.support.fuzz import Case, case
 

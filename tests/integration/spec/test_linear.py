@@ -37,9 +37,9 @@ ALMOST = {
 SEARCH = """
 import sys
 from pathlib import Path
-from launcher.spec.problems import Problems
-from launcher.spec.tokens import find, has_token, mask
-from launcher.spec.source import read_text
+from launcher.spec.values.problems import Problems
+from launcher.spec.secrets.tokens import find, has_token, mask
+from launcher.spec.values.source import read_text
 text = Path(sys.argv[1]).read_text()
 has_token(text), mask(text), find(text)
 for shape in ("name: a # %s\\n", "name: a\\nenv: {X: '%s'}\\n"):
@@ -51,7 +51,7 @@ LOAD = """
 import sys
 from pathlib import Path
 from launcher.errors import BadInput
-from launcher.spec.load import load
+from launcher.spec.read.load import load
 try:
     load([sys.argv[1]], cwd=Path("/"))
 except BadInput:

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec import own_files
-from launcher.spec.code import Overlay
-from launcher.spec.own_files import MARK, OUTPUT
+from launcher.spec.code.overlay import Overlay, own_files
+from launcher.spec.code.own_files import MARK, OUTPUT
 from launcher.spec.profile import load_profile
 from tests.integration.spec.test_code import git, write
 
@@ -84,8 +83,8 @@ SCRIPT = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from launcher.spec.code import Overlay
-from launcher.spec.own_files import remember_outputs
+from launcher.spec.code.overlay import Overlay
+from launcher.spec.code.own_files import remember_outputs
 print("a line before", flush=True)
 overlay = Overlay(Path("."))
 digest = overlay.digest()
@@ -119,7 +118,7 @@ def test_what_any_verb_prints_into_a_file_is_no_code(tmp_path: Path, verb: str, 
     command = ["bash", "-c", f"{launcher} {verb} {way}"]
     subprocess.run(command, cwd=folder, env=os.environ | state, check=False, stdout=subprocess.PIPE)
     assert (folder / "x.txt").read_text()
-    script = "from pathlib import Path; from launcher.spec.code import Overlay; print(Overlay(Path('.')).files)"
+    script = "from pathlib import Path; from launcher.spec.code.overlay import Overlay; print(Overlay(Path('.')).files)"
     later = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, env=os.environ | state, capture_output=True, text=True
     )

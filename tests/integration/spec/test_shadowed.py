@@ -12,7 +12,7 @@ import pytest
 from launcher.cli import main
 from launcher.errors import BadInput
 from launcher.spec import reference
-from launcher.spec.shadowed import EXTEND
+from launcher.spec.code.shadowed import EXTEND
 from tests.integration.spec.test_code import write
 from tests.unit.spec.support import group
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from launcher.spec.backends import Traits
-from launcher.spec.structures import Field, Struct
-from launcher.spec.types import Choice
+from launcher.spec.values.structures import Field, Struct
+from launcher.spec.values.types import Choice
 
 if TYPE_CHECKING:
     from launcher.backends.base import Backend

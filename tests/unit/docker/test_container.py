@@ -12,7 +12,7 @@ import pytest
 from launcher.backends.docker import container
 from launcher.backends.docker.container import ContainerPlace, settings
 from launcher.backends.docker.spawner import place
-from launcher.runtime.credentials import adopt_private
+from launcher.runtime.secrets.credentials import adopt_private
 from launcher.spec.model import Image, Input, ResolvedJob, Resources, Role
 from tests.support.jobs import job
 

@@ -15,10 +15,10 @@ from launcher.backends.base import Rendered
 from launcher.backends.kubernetes.render.manifests import Object, objects, render
 from launcher.errors import BadInput
 from launcher.spec.hashing import work_hash
-from launcher.spec.load import load
 from launcher.spec.model import Image, Input, Limits, ResolvedJob, Resources, Role
 from launcher.spec.profile import LocalSettings, Profile
-from launcher.spec.resolve import resolve
+from launcher.spec.read.load import load
+from launcher.spec.resolve.group import resolve
 
 ROOT = Path(__file__).parents[3]
 # those that a user copies, and shapes that only tests need

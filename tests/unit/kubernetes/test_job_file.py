@@ -10,9 +10,9 @@ import pytest
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.backends.kubernetes.render.pod import job_text
 from launcher.errors import BadInput
-from launcher.runtime import command
-from launcher.runtime.command import Peers
 from launcher.runtime.folders import Folders
+from launcher.runtime.member import command
+from launcher.runtime.member.command import Peers
 from launcher.runtime.run import load_job
 from launcher.runtime.settings import MemberAddress
 from launcher.spec.hashing import run_id

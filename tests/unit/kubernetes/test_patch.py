@@ -16,9 +16,9 @@ from launcher.backends.kubernetes.render.manifests import objects, render
 from launcher.backends.kubernetes.render.merging import merge
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_id, work_hash
-from launcher.spec.load import load
 from launcher.spec.model import Resources, Role
-from launcher.spec.resolve import resolve
+from launcher.spec.read.load import load
+from launcher.spec.resolve.group import resolve
 from tests.unit.kubernetes.merges import BASE, FILE, PATCHES
 from tests.unit.kubernetes.support import IMAGE, PROFILE, container, job, needs, only, pods, refused
 from tests.unit.kubernetes_compare.test_tampering import inspected

@@ -14,8 +14,8 @@ from launcher.backends.kubernetes.objects import files
 from launcher.backends.kubernetes.render.manifests import objects, render
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_id, work_hash
-from launcher.spec.load import load
 from launcher.spec.model import ResolvedJob, Resources
+from launcher.spec.read.load import load
 from tests.unit.kubernetes.support import container, job, needs, only, pods, reading, refused, role
 from tests.unit.kubernetes_compare.test_tampering import inspected
 

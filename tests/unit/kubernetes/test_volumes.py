@@ -11,8 +11,8 @@ from launcher.backends.kubernetes.check.validate import problems
 from launcher.backends.kubernetes.render.manifests import objects, render
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_id
-from launcher.spec.load import load
-from launcher.spec.resolve import resolve
+from launcher.spec.read.load import load
+from launcher.spec.resolve.group import resolve
 from tests.unit.kubernetes.support import PROFILE, container, job, only, pods, refused
 from tests.unit.kubernetes_compare.test_tampering import inspected
 

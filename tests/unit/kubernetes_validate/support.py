@@ -11,7 +11,7 @@ import yaml
 
 from launcher.backends.kubernetes.check import validate
 from launcher.backends.kubernetes.check.strict import SchemaFinding
-from launcher.spec.source import dotted
+from launcher.spec.values.source import dotted
 from tests.unit.kubernetes.support import ROOT
 
 DIGEST = "sha256:" + "ab" * 32

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import validate
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFindings
-from launcher.spec.source import Route
+from launcher.spec.values.source import Route
 from tests.unit.kubernetes_validate.support import GOLDEN, JOB, JOB_SET, TREE, changed, said
 
 KNOWN = schemas.load()

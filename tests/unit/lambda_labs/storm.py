@@ -64,6 +64,8 @@ MODULES: Final = (
     "launcher.backends.lambda_labs.records",
     "launcher.protocol.finish",
     "launcher.verbs.cancel",
+    "launcher.verbs.leftovers",
+    "launcher.verbs.open_run",
     "launcher.verbs.reap",
     "launcher.deleting.guard",
 )

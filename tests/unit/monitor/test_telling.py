@@ -15,7 +15,7 @@ from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server.queries import Queries
 from launcher.notices import ledger
 from launcher.notices.events import Notice
-from launcher.spec.notify import NoticeChannel
+from launcher.spec.check.notify import NoticeChannel
 from launcher.store.base import Store
 from launcher.store.layout import NoticeKeys, RunKeys
 from launcher.userdata.cache import Cache

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from launcher.errors import BadInput
 from launcher.reasons import Reason
-from launcher.runtime import command
 from launcher.runtime.folders import Folders
+from launcher.runtime.member import command
+from launcher.runtime.process.verdict import Ended, verdict
 from launcher.runtime.settings import AttemptError, MemberAddress, Tuning
-from launcher.runtime.verdict import Ended, verdict
 from launcher.spec.model import Code, Image, ResolvedJob, Resources, Role
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runtime.driver import too_old
+from launcher.runtime.process.driver import too_old
 
 # The first lines of /proc/driver/nvidia/version, of the closed and of the open kernel module (NVIDIA's documentation of
 # its installer, and public bug reports that quote the file).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.runtime.last_line import inner_code, last_line
+from launcher.runtime.uploads.log_stream import inner_code, last_line
 
 LOG = "1128 16:36:59.405000 12087 torch/distributed/elastic/multiprocessing/api.py:1028]"
 REPORT = """\

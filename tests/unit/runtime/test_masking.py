@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.runtime.masking import MASK, Masker
+from launcher.runtime.secrets.masking import MASK, Masker
 
 LETTERS = st.text("abc", min_size=1, max_size=5)
 

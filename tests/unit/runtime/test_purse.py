@@ -17,7 +17,7 @@ from launcher.protocol.read import read_run
 from launcher.protocol.records import Beat, Claim, Placement
 from launcher.protocol.steps import Stop
 from launcher.reasons import Reason
-from launcher.runtime.purse import LIST_AGAIN, Purse
+from launcher.runtime.member.group_budget import LIST_AGAIN, Purse
 from launcher.spec.hashing import encode_job, run_hash, run_id
 from launcher.spec.model import BUDGET_MARGIN, Limits, ResolvedJob
 from launcher.store.base import Store

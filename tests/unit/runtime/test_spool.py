@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import Unreachable
-from launcher.runtime.masking import Masker
-from launcher.runtime.output import OutputStream
-from launcher.runtime.spool import PIECE, Shipper, Spool
+from launcher.runtime.secrets.masking import Masker
+from launcher.runtime.uploads.log_stream import OutputStream
+from launcher.runtime.uploads.spool import PIECE, Shipper, Spool
 from launcher.store.file import FileStore
 from launcher.store.logs import read_pieces
 from tests.support.waiting import until

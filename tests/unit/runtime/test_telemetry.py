@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runtime.cgroup import OutOfMemory
-from launcher.runtime.masking import Masker
-from launcher.runtime.spool import Spool
-from launcher.runtime.telemetry import Metrics, Progress, read_progress
+from launcher.runtime.process.cgroup import OutOfMemory
+from launcher.runtime.secrets.masking import Masker
+from launcher.runtime.uploads.spool import Spool
+from launcher.runtime.uploads.telemetry import Metrics, Progress, read_progress
 
 
 @pytest.fixture

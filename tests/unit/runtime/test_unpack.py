@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runtime.command import unpack
+from launcher.runtime.member.command import unpack
 from launcher.runtime.settings import AttemptError
 
 # the newer Pythons, which play an old one here, ask for a filter

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from launcher.reasons import Reason
-from launcher.runtime.verdict import Ended, verdict
+from launcher.runtime.process.verdict import Ended, verdict
 
 
 @pytest.mark.parametrize(

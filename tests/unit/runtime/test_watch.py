@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runtime.watch import Watcher, best_step, snapshot, step_of
+from launcher.runtime.uploads.checkpoint_watcher import Watcher, best_step, snapshot, step_of
 
 
 class Clock:

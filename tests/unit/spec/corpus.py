@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 from launcher.errors import BadInput
-from launcher.spec.load import load
 from launcher.spec.profile import load_profile
-from launcher.spec.resolve import resolve
+from launcher.spec.read.load import load
+from launcher.spec.resolve.group import resolve
 
 FOLDER = Path(__file__).parent / "broken"
 TOKENS = {

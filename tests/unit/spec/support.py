@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.spec.load import load
-from launcher.spec.loaded import Loaded
 from launcher.spec.profile import LocalSettings, Profile
-from launcher.spec.resolve import Group, resolve
+from launcher.spec.read.load import load
+from launcher.spec.read.loaded import Loaded
+from launcher.spec.resolve.group import Group, resolve
 
 ENVIRONMENT = "e" * 64
 PROFILE = Profile(store="s3://bucket/runs", local=LocalSettings(Path("/state")))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from launcher.cli import main
 from launcher.errors import BadInput
-from launcher.spec.adhoc import adhoc
-from launcher.spec.load import load, load_value
-from launcher.spec.yaml_text import dump
+from launcher.spec.read.adhoc import adhoc
+from launcher.spec.read.load import load, load_value
+from launcher.spec.values.yaml_text import dump
 
 
 @pytest.fixture

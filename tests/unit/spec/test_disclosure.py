@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec.disclosure import disclosures, literal, of_store, secret_name
+from launcher.spec.secrets.disclosure import disclosures, literal, of_store, secret_name
 from tests.unit.spec.support import group
 
 VALUE = "correct-horse-battery"
@@ -81,7 +81,7 @@ JOBS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("where", JOBS)
 def test_every_place_of_a_job_is_looked_at(where: str) -> None:
-    from launcher.spec.source import dotted
+    from launcher.spec.values.source import dotted
 
     found = list(disclosures(JOBS[where]))
     assert [dotted(route) for route, _, _ in found] == [where.strip()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.spec.distributions import Distribution, installed, left_out, plain_name
+from launcher.spec.code.distributions import Distribution, installed, left_out, plain_name
 
 ROOT = Path(__file__).resolve().parents[3]
 

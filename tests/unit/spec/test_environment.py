@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from launcher.errors import BadInput, Conflict
-from launcher.spec import local_code
-from launcher.spec.environment import (
+from launcher.spec.code.environment import (
     LocalEnvironment,
     check_environment,
     differences,
@@ -20,10 +19,11 @@ from launcher.spec.environment import (
     local_environment,
     told,
 )
+from launcher.spec.code.local_code import FileHashes, content, roots
+from launcher.spec.code.overlay import local_code
+from launcher.spec.code.own_files import OUTPUT
 from launcher.spec.hashing import work_hash
-from launcher.spec.local_code import FileHashes, content, roots
 from launcher.spec.model import Input, Output, ResolvedJob
-from launcher.spec.own_files import OUTPUT
 from launcher.store.layout import MARKER
 from launcher.verbs.retry import retry
 from tests.support.fakerun import fake_job, write_run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec.load import load
-from launcher.spec.override import parse_route
+from launcher.spec.read.load import load
+from launcher.spec.read.override import parse_route
 from tests.unit.spec.support import loaded
 
 PIPELINE = """

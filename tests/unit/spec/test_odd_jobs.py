@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec import load as loading
-from launcher.spec import matrix
-from launcher.spec.load import load
 from launcher.spec.profile import load_profile
+from launcher.spec.read import load as loading
+from launcher.spec.read import matrix
+from launcher.spec.read.load import load
 from tests.unit.spec.support import group, loaded
 
 JOB = "name: a\ncommand: [x]\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec.load import load_value
+from launcher.spec.read.load import load_value
 
 TOKEN = "hf_" + "Ab3dEf6h" * 4
 

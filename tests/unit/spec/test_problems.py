@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.spec.problems import Problems, near, show
-from launcher.spec.tokens import has_token, mask
+from launcher.spec.secrets.tokens import has_token, mask
+from launcher.spec.values.problems import Problems, near, show
 
 SECRETS = [
     "hf_" + "aB3" * 8,

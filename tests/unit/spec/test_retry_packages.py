@@ -11,9 +11,9 @@ from launcher.protocol.records import Result, Resumed
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason
-from launcher.runtime.adoption import find_done
-from launcher.runtime.stored import resumed
-from launcher.spec.environment import local_environment
+from launcher.runtime.member.adoption import find_done
+from launcher.runtime.uploads.stored_checkpoints import resumed
+from launcher.spec.code.environment import local_environment
 from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import Image, Output, ResolvedJob, Role
 from launcher.verbs.retry import retry

@@ -11,12 +11,12 @@ import pytest
 
 from launcher.errors import BadInput
 from launcher.spec import profile, reference
-from launcher.spec.load import load
-from launcher.spec.problems import Problems
+from launcher.spec.check.schema import BLOCKS, JOB, json_schema
 from launcher.spec.profile import load_profile
-from launcher.spec.resolve import resolve
-from launcher.spec.schema import BLOCKS, JOB, json_schema
-from launcher.spec.source import read_text
+from launcher.spec.read.load import load
+from launcher.spec.resolve.group import resolve
+from launcher.spec.values.problems import Problems
+from launcher.spec.values.source import read_text
 from tests.support.cases import every_case
 from tests.unit.spec import corpus
 

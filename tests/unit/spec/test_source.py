@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.spec.hashing import canonical
-from launcher.spec.problems import Problems
-from launcher.spec.source import MAX_BYTES, read_file, read_text
+from launcher.spec.values.problems import Problems
+from launcher.spec.values.source import MAX_BYTES, read_file, read_text
 
 SCALARS = {
     "on": "on",

@@ -14,11 +14,11 @@ from launcher.backends.docker.container import environment as docker
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.backends.lambda_labs.script import script
 from launcher.backends.local.environment import runtime_environment
-from launcher.runtime import command as runtime
 from launcher.runtime.folders import Folders
+from launcher.runtime.member import command as runtime
 from launcher.runtime.settings import MemberAddress
 from launcher.spec.model import ResolvedJob, Resources, Role
-from launcher.spec.threads import threads
+from launcher.spec.resolve.threads import threads
 from tests.unit.azureml.jobs import given as on_azureml
 from tests.unit.kubernetes.support import IMAGE
 from tests.unit.kubernetes.support import job as on_kubernetes

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from launcher import install
 from launcher.errors import BadInput
-from launcher.runtime.command import unpack
+from launcher.runtime.member.command import unpack
 from launcher.spec.hashing import encode_job, run_id, work_hash
-from launcher.spec.resolve import Group
+from launcher.spec.resolve.group import Group
 from tests.unit.spec.support import PROFILE, group
 
 HASH = "    --hash=sha256:" + "a" * 64

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.spec.hashing import canonical
-from launcher.spec.problems import Problems
-from launcher.spec.source import read_text
-from launcher.spec.yaml_text import dump
+from launcher.spec.values.problems import Problems
+from launcher.spec.values.source import read_text
+from launcher.spec.values.yaml_text import dump
 from tests.unit.spec.test_source import PLAIN
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r")) | st.text(

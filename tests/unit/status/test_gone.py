@@ -20,7 +20,7 @@ from launcher.reasons import Reason
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.verbs.cancel import cancel
-from launcher.verbs.reap import Reaped
+from launcher.verbs.leftovers import Reaped
 from launcher.verbs.status import Line, read_line
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
 from tests.unit.status.test_reap import Cluster, go

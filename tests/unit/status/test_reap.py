@@ -12,13 +12,15 @@ import pytest
 
 from launcher.backends.base import Backend, BackendObservation, Handle
 from launcher.errors import Unreachable
+from launcher.protocol.reaping import HOPELESS
 from launcher.protocol.records import Placement, Result
 from launcher.reasons import Reason
 from launcher.spec.model import Limits
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.verbs.reap import HOPELESS, LEAVING, Reaped, reap
+from launcher.verbs.leftovers import LEAVING, Reaped
+from launcher.verbs.reap import reap
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
 
 

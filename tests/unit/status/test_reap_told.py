@@ -17,8 +17,7 @@ from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import Limits, ResolvedJob, Role
 from launcher.store import layout, open_store
 from launcher.store.layout import RunKeys
-from launcher.verbs import notify
-from launcher.verbs import reap as reaping
+from launcher.verbs import leftovers, notify, reap
 
 DONE = ("job-1", "new credentials", True)
 DELETED = ("stopped", "disk old deleted")
@@ -38,12 +37,12 @@ class Billed:
 
 def test_what_was_done_before_a_failure_is_told() -> None:
     backend: Any = Billed()
-    assert [(row.run, row.did, row.detail) for row in reaping._renewed("lambda", backend, False)] == [
+    assert [(row.run, row.did, row.detail) for row in leftovers.renew("lambda", backend, False)] == [
         ("job-1", "renewed", "new credentials"),
         ("lambda", "unreachable", "the next store is silent"),
     ]
     store: Any = None
-    assert [(row.run, row.did, row.detail) for row in reaping._unused(store, "azureml", backend, False)] == [
+    assert [(row.run, row.did, row.detail) for row in leftovers.end_unused(store, "azureml", backend, False)] == [
         ("azureml", "stopped", "disk old deleted"),
         ("azureml", "unreachable", "the list was cut off"),
     ]
@@ -59,7 +58,7 @@ def test_a_store_that_falls_silent_while_people_are_told_hides_nothing_that_was_
     numbers.mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SLIPWAY_TEXTFILES", str(numbers))
-    monkeypatch.setattr(reaping, "reap", lambda *_, **__: [reaping.Reaped("job-1", "stopped", "past its deadline")])
+    monkeypatch.setattr(reap, "reap", lambda *_, **__: [leftovers.Reaped("job-1", "stopped", "past its deadline")])
 
     def silent(*_: object, **__: object) -> None:
         (text,) = (path.read_text() for path in numbers.iterdir())

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from launcher.protocol.records import Complete
-from launcher.runtime import stored
+from launcher.runtime.uploads import stored_checkpoints
 from launcher.store.layout import RunKeys
 from tests.support.crashing import Crashed, CrashingStore
 from tests.support.memory_store import MemoryStore
@@ -38,8 +38,8 @@ def test_wherever_it_stops_nothing_looks_whole_that_lacks_an_object(when: Litera
         store = written()
         dying = CrashingStore(store, at, when)
         with contextlib.suppress(Crashed):
-            stored.delete(dying, stored.Stored(10, 1, RUN))
-        looks_whole = list(stored.complete(store, RUN)) != []
+            stored_checkpoints.delete(dying, stored_checkpoints.Stored(10, 1, RUN))
+        looks_whole = list(stored_checkpoints.complete(store, RUN)) != []
         assert looks_whole == (len(store.objects) == whole), f"operation {at}: {sorted(store.objects)}"
         if not dying.dead:
             break

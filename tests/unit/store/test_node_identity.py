@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.runtime.credentials import is_credential
+from launcher.runtime.secrets.credentials import is_credential
 from launcher.store import node_identity
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the SDK's marshmallow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.spec.load import load as load_jobs
+from launcher.spec.read.load import load as load_jobs
 from training.memory import plan
 from training.memory.estimate import GIB
 from training.memory.workload import Shape

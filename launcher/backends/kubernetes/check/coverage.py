@@ -10,7 +10,7 @@ from launcher.backends.kubernetes.check import policies, validate
 from launcher.backends.kubernetes.check.reader import read
 from launcher.backends.kubernetes.check.rules.forms import mapping, string
 from launcher.backends.kubernetes.check.rules.objects import RULES
-from launcher.spec.problems import Problems, one_line, show
+from launcher.spec.values.problems import Problems, one_line, show
 
 _ASK: Final = "`kubectl apply --dry-run=server` asks your cluster"
 

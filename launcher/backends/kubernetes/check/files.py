@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from launcher.errors import BadInput, NotFound, Problem
-from launcher.spec.source import STDIN
+from launcher.spec.values.source import STDIN
 
 SUFFIXES: Final = (".yaml", ".yml")
 KUSTOMIZATION: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from launcher.spec.problems import Problems
-from launcher.spec.source import Composer, Node, YamlDocument, read_text
+from launcher.spec.values.problems import Problems
+from launcher.spec.values.source import Composer, Node, YamlDocument, read_text
 
 _WORDS: Final = frozenset(
     form for word in ("y", "n", "yes", "no", "on", "off") for form in (word, word.capitalize(), word.upper())

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.quantity import is_quantity
-from launcher.spec.problems import near, show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import near, show
+from launcher.spec.values.source import Route
 
 
 class SchemaFinding(NamedTuple):

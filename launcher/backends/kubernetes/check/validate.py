@@ -35,9 +35,9 @@ from launcher.backends.kubernetes.check.rules.security import DEFAULT, LEVELS, p
 from launcher.backends.kubernetes.check.rules.workloads import unjudged
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFinding, SchemaFindings
 from launcher.errors import Problem
-from launcher.spec.load import looks_like_job
-from launcher.spec.problems import Problems, near, show
-from launcher.spec.source import Route, YamlDocument, dotted
+from launcher.spec.read.load import looks_like_job
+from launcher.spec.values.problems import Problems, near, show
+from launcher.spec.values.source import Route, YamlDocument, dotted
 
 MAX_OBJECT: Final = 1_572_864  # bytes that etcd takes in one request
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"

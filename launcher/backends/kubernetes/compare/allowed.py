@@ -15,7 +15,7 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.forms import mapping
 from launcher.backends.kubernetes.compare.differences import ABSENT
-from launcher.spec.source import Route
+from launcher.spec.values.source import Route
 
 # versions of the renderer whose output is known here
 RENDERERS: Final = frozenset({names.RENDERER_VERSION, names.FORMER})

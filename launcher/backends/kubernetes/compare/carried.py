@@ -19,7 +19,7 @@ from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.hashing import decode_job, run_hash, run_id
 from launcher.spec.model import ResolvedJob
-from launcher.spec.source import Route
+from launcher.spec.values.source import Route
 
 Objects = Mapping[str, Mapping[str, Any]]  # name -> ConfigMap or PodGroup
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from launcher.spec.problems import show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
 
 ABSENT: Final = object()  # in place of a value that one side does not have
 Allows = Callable[[Route, Any, Any], bool]  # (route, the value there, the value that its job gives) -> no difference

@@ -10,7 +10,7 @@ from launcher.backends.kubernetes.check.validate import templates
 from launcher.backends.kubernetes.compare.carried import ObjectInspection, config_maps, gang, inspect, runs_of
 from launcher.backends.kubernetes.objects import CONFIG_MAP, POD_GROUP
 from launcher.errors import Conflict
-from launcher.spec.source import dotted
+from launcher.spec.values.source import dotted
 
 _SHOWN: Final = 3  # differences in a message
 

@@ -13,8 +13,8 @@ from launcher.backends.kubernetes.check.rules.forms import mapping, string
 from launcher.backends.kubernetes.compare.differences import differences
 from launcher.backends.kubernetes.lint.look import LintedObject
 from launcher.backends.kubernetes.lint.runs import CARRIERS
-from launcher.spec.problems import show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
 
 # kind -> paths at and below which nothing may change
 IMMUTABLE: Final[dict[str, tuple[str, ...]]] = {

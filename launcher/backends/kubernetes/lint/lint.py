@@ -22,9 +22,9 @@ from launcher.backends.kubernetes.lint import runs as lint_runs
 from launcher.backends.kubernetes.lint import sync as lint_sync
 from launcher.backends.kubernetes.lint.look import LintedObject, LintLine
 from launcher.spec.device_names import refusal
-from launcher.spec.problems import Problems, show
-from launcher.spec.source import Route, YamlDocument
-from launcher.spec.tokens import has_token
+from launcher.spec.secrets.tokens import has_token
+from launcher.spec.values.problems import Problems, show
+from launcher.spec.values.source import Route, YamlDocument
 
 # variables whose name says that they hold a secret
 _SECRET: Final = re.compile(r"(?:^|_)(?:TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS)$")

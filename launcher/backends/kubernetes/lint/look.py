@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from launcher.backends.kubernetes.check.rules.forms import mapping, string
-from launcher.spec.source import Route, YamlDocument, dotted
-from launcher.spec.tokens import mask
+from launcher.spec.secrets.tokens import mask
+from launcher.spec.values.source import Route, YamlDocument, dotted
 
 
 class LintLine(NamedTuple):

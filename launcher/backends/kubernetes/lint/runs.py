@@ -11,11 +11,11 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
 from launcher.backends.kubernetes.lint.look import LintedObject
 from launcher.decoding import decode
-from launcher.spec.problems import show
+from launcher.spec.values.problems import show
 
 if TYPE_CHECKING:
     from launcher.spec.model import ResolvedJob
-    from launcher.spec.source import Route
+    from launcher.spec.values.source import Route
 
 CARRIERS: Final = ("Job", "JobSet")
 _RENDER: Final = "change the job and render it again; this file stays as it was"
@@ -118,9 +118,9 @@ def _marks(look: LintedObject) -> dict[str, str]:
 def _same(look: LintedObject, maps: dict[str, LintedObject]) -> dict[str, ResolvedJob]:
     """Compares the object with what the jobs inside it render to. Returns run -> its job; empty when they differ."""
     from launcher.backends.kubernetes.compare.carried import inspect
-    from launcher.spec.disclosure import disclosures
     from launcher.spec.hashing import plain
-    from launcher.spec.source import dotted
+    from launcher.spec.secrets.disclosure import disclosures
+    from launcher.spec.values.source import dotted
 
     inspection = inspect(look.value, {name: other.value for name, other in maps.items()}, served=False)
     for run, place in inspection.places.items():

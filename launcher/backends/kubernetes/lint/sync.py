@@ -11,8 +11,8 @@ from launcher.backends.kubernetes.check.rules.forms import items, mapping, strin
 from launcher.backends.kubernetes.lint.look import LintedObject, LintLine
 from launcher.backends.kubernetes.lint.runs import CARRIERS
 from launcher.protocol.decide import GONE_FOR_GOOD
-from launcher.spec.problems import show
-from launcher.spec.source import Route, YamlDocument
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route, YamlDocument
 
 ARGO: Final = "argocd.argoproj.io"
 FLUX: Final = "kustomize.toolkit.fluxcd.io"

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from launcher.spec.model import ResolvedJob
-from launcher.spec.structures import ValueFault
+from launcher.spec.values.structures import ValueFault
 
 EFA: Final = "vpc.amazonaws.com/efa"
 _HUGE_PAGES: Final = {"hugepages-2Mi": "5120Mi"}

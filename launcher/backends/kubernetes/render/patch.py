@@ -15,8 +15,8 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.render.accelerators import GPU
 from launcher.backends.kubernetes.render.merging import KEYS, below, merge
 from launcher.errors import BadInput
-from launcher.spec.source import Route, dotted
-from launcher.spec.structures import ValueFault
+from launcher.spec.values.source import Route, dotted
+from launcher.spec.values.structures import ValueFault
 
 _ABSENT: Final = object()
 _MAIN: Final = f"spec.containers[{names.CONTAINER}]"

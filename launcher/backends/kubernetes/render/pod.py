@@ -36,7 +36,7 @@ from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.spec.hashing import encode_job
 from launcher.spec.model import ResolvedJob, Resources
-from launcher.spec.threads import THREADS, threads, whole
+from launcher.spec.resolve.threads import THREADS, threads, whole
 
 _DNS: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _PLACE: Final = re.compile(rf"({_DNS}(?:\.{_DNS})*)/([A-Za-z0-9._-]{{1,253}})")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from launcher.spec.yaml_text import dump as dump_plain
+from launcher.spec.values.yaml_text import dump as dump_plain
 
 # key, or key=value -> the reason for it. A key has the same meaning wherever it occurs
 COMMENTS: Final[dict[str, str]] = {

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from launcher.backends.kubernetes import names
 from launcher.errors import BadInput
-from launcher.spec.structures import ValueFault
+from launcher.spec.values.structures import ValueFault
 
 GCS: Final = "gcsfuse.csi.storage.gke.io"
 BLOB: Final = "blob.csi.azure.com"

@@ -35,7 +35,7 @@ from launcher.errors import SlipwayError
 from launcher.files import replace
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
-from launcher.runtime import trouble
+from launcher.runtime import store_fault
 from launcher.store import Store, open_store
 
 COMMAND: Final = ("-m", "launcher.runtime")
@@ -357,7 +357,7 @@ class Supervisor:
                 return QueueNote("closing")
             phase = "running" if run.live() else "restarting"
             works = (self.state.member(run.name, member) / "work" for member in run.members)
-            store = next(filter(None, map(trouble.read, works)), "")
+            store = next(filter(None, map(store_fault.read, works)), "")
             if store and not run.trouble:  # the runtime cannot report an unreachable store in the store itself
                 return QueueNote(phase, Reason.STORE_UNREACHABLE, store)
             return QueueNote(phase, evidence=run.trouble)

@@ -22,8 +22,8 @@ from launcher.backends.local.state import StateDir, Who
 from launcher.backends.local.supervisor.loop import KEEP, Supervisor, catch_signals, log
 from launcher.backends.local.supervisor.spawner import spawners_by_backend
 from launcher.files import replace
-from launcher.runtime import procs
-from launcher.runtime.credentials import cannot_be_read
+from launcher.runtime.process import procs
+from launcher.runtime.secrets.credentials import cannot_be_read
 from launcher.userdata import secrets
 from launcher.version import __version__
 

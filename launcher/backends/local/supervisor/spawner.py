@@ -21,7 +21,7 @@ import msgspec
 from launcher.backends.local.environment import machine
 from launcher.backends.local.state import StartRecord
 from launcher.reasons import Reason
-from launcher.runtime import procs
+from launcher.runtime.process import procs
 from launcher.spec.backends import backends
 from launcher.spec.model import ResolvedJob
 

@@ -20,8 +20,8 @@ from launcher.backends.kubernetes.check.rules.forms import (
     qualified,
     string,
 )
-from launcher.spec.problems import show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
 
 DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}\Z")
 _IMAGE: Final = re.compile(
@@ -139,7 +139,7 @@ def port_number(say: Say, value: Any, route: Route) -> None:
 
 
 def _mounts(say: Say, value: Mapping[str, Any], route: Route, volumes: Collection[str]) -> None:
-    from launcher.spec.problems import near
+    from launcher.spec.values.problems import near
 
     for at, item in items(value, "volumeMounts", route):
         name, path = string(item, "name"), string(item, "mountPath")

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from launcher.backends.kubernetes.check.strict import SchemaFinding, SchemaFindings
-from launcher.spec.problems import show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
 
 
 class Form(NamedTuple):

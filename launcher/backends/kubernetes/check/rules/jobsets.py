@@ -9,8 +9,8 @@ from typing import Any, Final
 from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.rules.forms import LABEL_1035, Say, items, least, mapping, number, string, texts
 from launcher.backends.kubernetes.check.rules.workloads import MAX_NAME, job_spec
-from launcher.spec.problems import near, show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import near, show
+from launcher.spec.values.source import Route
 
 _REASONS: Final = (
     *("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"),

@@ -28,8 +28,8 @@ from launcher.backends.kubernetes.check.rules.forms import (
 from launcher.backends.kubernetes.check.rules.jobsets import job_set
 from launcher.backends.kubernetes.check.rules.volumes import claim_spec
 from launcher.backends.kubernetes.check.rules.workloads import a_pod, cron_job, deployment, job
-from launcher.spec.problems import near, show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import near, show
+from launcher.spec.values.source import Route
 
 MAX_DATA: Final = 1 << 20  # bytes of all values in a ConfigMap or Secret
 _RBAC: Final = "rbac.authorization.k8s.io"

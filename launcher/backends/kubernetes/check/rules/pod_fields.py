@@ -18,8 +18,8 @@ from launcher.backends.kubernetes.check.rules.forms import (
     string,
     texts,
 )
-from launcher.spec.problems import near, show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import near, show
+from launcher.spec.values.source import Route
 
 _CLAIM: Final = ("resourceClaimName", "resourceClaimTemplateName")
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")

@@ -25,8 +25,8 @@ from launcher.backends.kubernetes.check.rules.forms import (
 )
 from launcher.backends.kubernetes.check.rules.pod_fields import container_fields, pod_fields, profiles
 from launcher.backends.kubernetes.check.rules.volumes import volumes_of
-from launcher.spec.problems import show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
 
 MAX_ID: Final = (1 << 31) - 1  # of users, groups and seconds
 

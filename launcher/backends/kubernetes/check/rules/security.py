@@ -12,8 +12,8 @@ from typing import Any, Final
 from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.rules.forms import Say, items, mapping, string, texts
 from launcher.backends.kubernetes.check.rules.volumes import VOLUMES
-from launcher.spec.problems import show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
 
 LEVELS: Final = ("privileged", "baseline", "restricted")
 DEFAULT: Final = "restricted"

@@ -11,8 +11,8 @@ from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.containers import resource_field
 from launcher.backends.kubernetes.check.rules.forms import DATA_KEY, LABEL, Say, items, mapping, number, string
 from launcher.backends.kubernetes.check.rules.pod_fields import volume_fields
-from launcher.spec.problems import show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route
 
 # all volume sources of the API
 VOLUMES: Final = (

@@ -21,8 +21,8 @@ from launcher.backends.kubernetes.check.rules.forms import (
     string,
 )
 from launcher.backends.kubernetes.check.rules.pods import pod, template
-from launcher.spec.problems import near, show
-from launcher.spec.source import Route
+from launcher.spec.values.problems import near, show
+from launcher.spec.values.source import Route
 
 MAX_NAME: Final = 63  # of a pod's host name, and of the label that carries a Job's name
 CRON_NAME: Final = 52  # the Jobs of a CronJob add 11 characters

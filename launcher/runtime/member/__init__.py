@@ -1,0 +1,1 @@
+"""One rank's part in a run: claims an attempt, runs the command, ends the attempt."""

@@ -1,0 +1,1 @@
+"""Processes, signals and threads of this machine, and why a command ended."""

@@ -1,0 +1,1 @@
+"""Sends logs, metrics, checkpoints and outputs to the store while the command runs."""

@@ -1,0 +1,1 @@
+"""The fields of a job, declared once, and the rules among them."""

@@ -1,0 +1,1 @@
+"""Checked jobs and a profile -> runs: immutable, complete, named by their hash."""

@@ -1,0 +1,1 @@
+"""YAML text -> plain values with their places in the file; the types that they may have."""
