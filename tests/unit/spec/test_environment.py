@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from launcher.errors import BadInput, Conflict
+from launcher.spec.code import local_code
 from launcher.spec.code.environment import (
     LocalEnvironment,
     check_environment,
@@ -20,7 +21,6 @@ from launcher.spec.code.environment import (
     told,
 )
 from launcher.spec.code.local_code import FileHashes, content, roots
-from launcher.spec.code.overlay import local_code
 from launcher.spec.code.own_files import OUTPUT
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import Input, Output, ResolvedJob
