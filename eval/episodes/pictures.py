@@ -91,7 +91,8 @@ def as_shown(image: Image.Image) -> Image.Image:
         image = _in_srgb(image, profile)
     shown = image.convert("RGB")
     if abs(gamma * DISPLAY - 1) > NEAR:
-        shown = shown.point([round(255 * (value / 255) ** (1 / (gamma * DISPLAY))) for value in range(256)] * 3)
+        curve = [round(255 * float((value / 255) ** (1 / (gamma * DISPLAY)))) for value in range(256)]
+        shown = shown.point(curve * 3)
     shown.info = {}  # what it said is done: a second call changes nothing
     return shown
 
@@ -155,7 +156,8 @@ def _on_white(image: Image.Image) -> Image.Image:
     from PIL import Image
 
     shown = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    if image.getchannel("A").getextrema() != (255, 255) and all(low >= SEEN for low, _ in shown.getextrema()):
+    bands: Any = shown.getextrema()
+    if image.getchannel("A").getextrema() != (255, 255) and all(low >= SEEN for low, _ in bands):
         raise ValueError("transparent, and on white nothing of it is seen; save it on the ground that is meant")
     return shown
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eval.prompts.tokens import joined
 from training.data.faults import BadSample
 
 ROLES: Final = {
@@ -161,7 +162,7 @@ def _content(content: Any, where: str) -> list[dict[str, Any]]:
                 raise BadSample("unknown_part", said)
         if told:
             raise BadSample("unknown_field", f"{where}[{number}].{min(told)}: not understood")
-    return parts
+    return joined(parts)
 
 
 def _split(text: str, where: str) -> list[dict[str, Any]]:
