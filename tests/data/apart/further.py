@@ -160,3 +160,81 @@ states(
     wrong_space_behind=lambda home: marked(home, ("drums 11 ", HOST + "/garden")),
     wrong_question=lambda home: marked(home, ("drums 11", HOST + "/garden?page=2")),
 )
+
+
+def look_of(family: str, name: str, *settings: str) -> str:
+    """Changes a named style."""
+    style = f's = doc.StyleFamilies.getByName("{family}").getByName("{name}")\n'
+    return style + "\n".join(f"s.{setting}" for setting in settings)
+
+
+HEADINGS = f"{at('A1:C1')}.{BOLD}"
+SUM = formula("B8", "=SUM(B2:B6)")
+RENAMED = 'doc.Sheets(0).Name = "Zagreb"'
+BROWSING = "c = doc.CurrentController\n"
+FILTER = (
+    'Dim a As New com.sun.star.table.CellRangeAddress\na = {}.RangeAddress\ndoc.DatabaseRanges.addNewByName("d", a)\n'
+    'doc.DatabaseRanges.getByName("d").AutoFilter = True'
+)
+CONDITION = (
+    "f = {0}.ConditionalFormat\nDim p(2) As New com.sun.star.beans.PropertyValue\n"
+    'p(0).Name = "Operator"\np(0).Value = com.sun.star.sheet.ConditionOperator.GREATER\np(1).Name = "Formula1"\n'
+    'p(1).Value = "1"\np(2).Name = "StyleName"\np(2).Value = "Accent"\nf.addNew(p())\n{0}.ConditionalFormat = f'
+)
+# beside the work: how the window shows the document is no part of it
+states(
+    "calc-bold",
+    right_other_zoom_and_cell=edit(HEADINGS, BROWSING, "c.ZoomValue = 150", f"c.select({at('F20')})"),
+    spoiled_merged=edit(HEADINGS, f"{at('A8:B8')}.merge(True)"),
+    spoiled_condition=edit(HEADINGS, CONDITION.format(at("B2:B6"))),
+    spoiled_plain_cells=edit(HEADINGS, look_of("CellStyles", "Default", "CharHeight = 14")),
+)
+states(
+    "calc-sum",
+    right_two_ranges_added=total("=SUM(B2:B3)+SUM(B4:B6)"),
+    right_rows_fixed=total("=SUM(B$2:B$6)"),
+    wrong_rows_below=total("=SUM(OFFSET(B1;2;0;5;1))"),
+    spoiled_filter=edit(SUM, FILTER.format(at("A1:C6"))),
+    spoiled_wide_column=edit(SUM, "doc.Sheets(0).Columns(0).Width = 6000"),
+    spoiled_high_row=edit(SUM, "doc.Sheets(0).Rows(2).Height = 2000"),
+    spoiled_frozen=edit(SUM, BROWSING, "c.freezeAtPosition(0, 1)"),
+    spoiled_margin=edit(SUM, look_of("PageStyles", "Default", "LeftMargin = 6000")),
+)
+states("calc-column", wrong_whole_columns_of_one=edit(COST, *(formula(f"D{n}", "=B:B*B:B") for n in range(2, 7))))
+states(
+    "calc-rename-sheet",
+    spoiled_structure_protected=edit(RENAMED, 'doc.protect("")'),
+    spoiled_title=edit(RENAMED, 'doc.DocumentProperties.Title = "Zagreb"'),
+)
+states(
+    "calc-three-sheets",
+    right_first_sheet_shown=edit(
+        'doc.Sheets.insertNewByName("Leiden", 2)',
+        formula("A1", "=$Zagreb.A2+$Cork.A2", 2),
+        BROWSING,
+        "c.setActiveSheet(doc.Sheets(0))",
+    ),
+    spoiled_hidden=edit(
+        'doc.Sheets.insertNewByName("Leiden", 2)',
+        formula("A1", "=$Zagreb.A2+$Cork.A2", 2),
+        "doc.Sheets(1).IsVisible = False",
+    ),
+)
+BOLD_WORD = f"{CHEESE}c.{BOLD}\n"
+MARK = (
+    'm = doc.createInstance("com.sun.star.text.{}")\ndoc.Text.insertTextContent(doc.Text.createTextCursor(), m, False)'
+)
+states(
+    "writer-bold",
+    right_other_zoom=edit(BOLD_WORD, BROWSING, "c.ViewSettings.ZoomValue = 150"),
+    spoiled_plain_text=edit(BOLD_WORD, look_of("ParagraphStyles", "Standard", "CharHeight = 14")),
+    spoiled_footer=edit(BOLD_WORD, page("FooterIsOn = True", 'FooterText.String = "x"')),
+    spoiled_bookmark=edit(BOLD_WORD, MARK.format("Bookmark")),
+    spoiled_link=edit(BOLD_WORD, WORD.format("Naples"), 'c.HyperLinkURL = "http://example.org/"'),
+    spoiled_page_break=edit(
+        BOLD_WORD, paragraphs("If i = 3 Then c.BreakType = com.sun.star.style.BreakType.PAGE_BEFORE")
+    ),
+    spoiled_coloured_page=edit(BOLD_WORD, page("BackColor = 16776960")),
+    spoiled_title=edit(BOLD_WORD, 'doc.DocumentProperties.Title = "cheese"'),
+    spoiled_top=edit(BOLD_WORD, page("TopMargin = 500")),
+)
