@@ -222,14 +222,15 @@ states(
 )
 BOLD_WORD = f"{CHEESE}c.{BOLD}\n"
 MARK = (
-    'm = doc.createInstance("com.sun.star.text.{}")\ndoc.Text.insertTextContent(doc.Text.createTextCursor(), m, False)'
+    'm = doc.createInstance("com.sun.star.text.Bookmark")\n'
+    "doc.Text.insertTextContent(doc.Text.createTextCursor(), m, False)"
 )
 states(
     "writer-bold",
     right_other_zoom=edit(BOLD_WORD, BROWSING, "c.ViewSettings.ZoomValue = 150"),
     spoiled_plain_text=edit(BOLD_WORD, look_of("ParagraphStyles", "Standard", "CharHeight = 14")),
     spoiled_footer=edit(BOLD_WORD, page("FooterIsOn = True", 'FooterText.String = "x"')),
-    spoiled_bookmark=edit(BOLD_WORD, MARK.format("Bookmark")),
+    spoiled_bookmark=edit(BOLD_WORD, MARK),
     spoiled_link=edit(BOLD_WORD, WORD.format("Naples"), 'c.HyperLinkURL = "http://example.org/"'),
     spoiled_page_break=edit(
         BOLD_WORD, paragraphs("If i = 3 Then c.BreakType = com.sun.star.style.BreakType.PAGE_BEFORE")
