@@ -77,6 +77,27 @@ def test_nobody_outside_of_this_machine_can_connect(folder: Path, monkeypatch: p
     until(lambda: not left(folder), lambda: left(folder))
 
 
+def test_nothing_of_a_view_listens_once_it_was_ended(folder: Path) -> None:
+    """Whatever the program does about it, as a version that does not obey SIGTERM."""
+    deaf = "import signal, socket, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); port = socket.create_server"
+    deaf += "(('127.0.0.1', 0)); open(sys.argv[1], 'w').close(); signal.pause()"
+
+    async def work() -> None:
+        async with await DesktopSession.start() as session:
+            before = listening(processes_with(str(folder)))
+            begun = session.place.xauthority.parent / "begun"
+            await session.view([sys.executable, "-c", deaf, str(begun)])
+            async with asyncio.timeout(60):
+                while not begun.exists():
+                    await asyncio.sleep(0.02)
+            assert len(listening(processes_with(str(folder))) - before) == 1
+            await session.end_views()
+            assert listening(processes_with(str(folder))) == before
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
 @pytest.mark.parametrize("options", [{}, {"control": True}, {"lasting": True}], ids=str)
 def test_ss_says_what_listens_before_and_during_each_view(folder: Path, options: dict[str, bool]) -> None:
     """iproute2's `ss -ltnpx`, which reads the kernel on its own, of the processes of this session."""
