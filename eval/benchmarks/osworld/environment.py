@@ -73,7 +73,7 @@ class OSWorldOptions(Config, frozen=True):
         """The tasks. Raises ConfigError."""
         found = _found(self.folder, self.list, self.strict)
         if not found.tasks:
-            name, why = next(iter(found.unread.items()))
+            name, why = next(iter(found.unread.items()), ("it", "it names no task"))
             where = "folder" if self.list is None else "list"
             raise ConfigError(f"options.{where}: none of its {len(found.names)} tasks can be read; {name}: {why}")
         return found
