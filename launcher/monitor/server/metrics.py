@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.protocol.read import read_run
 from launcher.report.metrics import RunMetrics, read_metrics
 from launcher.report.svg import thin
@@ -25,7 +25,7 @@ def charts(found: Sequence[tuple[str, RunMetrics]]) -> list[dict[str, Any]]:
     their extremes. A metric with one value is no curve."""
     return [
         {
-            "metric": foreign.line(name),
+            "metric": safe_text.line(name),
             "lines": [
                 {"run": run, "points": thin(metrics.values[name])} for run, metrics in found if name in metrics.values
             ],
@@ -37,7 +37,7 @@ def charts(found: Sequence[tuple[str, RunMetrics]]) -> list[dict[str, Any]]:
 def notes(found: Sequence[tuple[str, RunMetrics]]) -> list[str]:
     """What the charts do not show."""
     told = [
-        f"{foreign.line(name)} ({count:,}) of {run}"
+        f"{safe_text.line(name)} ({count:,}) of {run}"
         for run, metrics in found
         for name, count in sorted(metrics.infinite.items())
     ]
@@ -54,7 +54,7 @@ def _curves(found: Sequence[tuple[str, RunMetrics]]) -> list[str]:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(
-        [*map(foreign.line, names[:NAMED]), *([f"and {len(names) - NAMED:,} more"] if len(names) > NAMED else [])]
+        [*map(safe_text.line, names[:NAMED]), *([f"and {len(names) - NAMED:,} more"] if len(names) > NAMED else [])]
     )
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, c
 
 from launcher.monitor import tables as t
 from launcher.monitor.rows import ENDED, GOING_ON
-from launcher.monitor.searching import holding
+from launcher.monitor.search_index import holding
 from launcher.monitor.tables import METADATA
 
 RECENT: Final = 50  # ended runs on the first page

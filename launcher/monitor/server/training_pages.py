@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from launcher.decoding import decode
-from launcher.monitor.server.blind import blind
+from launcher.monitor.server.blind_mode import blind
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.training_queries import KINDS, SHOWN, Moment, TrainingQueries
 

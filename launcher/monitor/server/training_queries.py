@@ -59,7 +59,7 @@ class ShownGroup(NamedTuple):
     rollouts: Rows
 
 
-class Parting(NamedTuple):
+class RolloutDifference(NamedTuple):
     """Two rollouts beside each other. `same`: how many turns are alike before they part; `rows`: the turns after."""
 
     same: int
@@ -167,7 +167,7 @@ class TrainingQueries:
             rollouts_query().where(t.groups.c.id == group).order_by(t.rollouts.c.number, t.rollouts.c.id)
         )
 
-    def parting(self, left: int, right: int) -> Parting:
+    def parting(self, left: int, right: int) -> RolloutDifference:
         a, b = self.queries.turns(left), self.queries.turns(right)
         same = 0
         while same < min(len(a), len(b)) and _said(a[same]) == _said(b[same]) is not None:
@@ -175,7 +175,7 @@ class TrainingQueries:
         rows = [
             (a[at] if at < len(a) else None, b[at] if at < len(b) else None) for at in range(same, max(len(a), len(b)))
         ]
-        return Parting(same, rows)
+        return RolloutDifference(same, rows)
 
 
 class _Role(msgspec.Struct):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from launcher.runtime.member import child
 from launcher.runtime.member.child import Outcome, run_command
-from launcher.runtime.member.member import child
 from launcher.runtime.process import procs
 from launcher.runtime.secrets.masking import Masker
 from launcher.runtime.uploads.log_stream import OutputStream

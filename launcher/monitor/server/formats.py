@@ -9,7 +9,7 @@ from sqlalchemy import RowMapping
 
 from launcher.decoding import decode
 from launcher.report.parts import duration
-from launcher.results.bill import HeldTime, MachineTime, bill
+from launcher.results.run_cost import HeldTime, MachineTime, bill
 from launcher.results.text import interval, money
 from launcher.results.text import number as metric
 from launcher.spec.model import Limits
