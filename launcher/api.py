@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from launcher.errors import BadInput, NoPlace, NotFound
+from launcher.errors import BadInput, NoCapacity, NotFound
 
 if TYPE_CHECKING:  # each function imports what it needs, so that `from launcher import load` stays fast
     from launcher.selection.select import Selection
@@ -139,13 +139,13 @@ def resolve_loaded(
 def render(jobs: Jobs) -> dict[str, str]:
     """Returns exactly what `submit` would send: file name -> YAML text. Changes nothing and uses no network. Raises
     BadInput."""
-    from launcher.spec.resolve.positions import telling_places
+    from launcher.spec.resolve.positions import with_positions
     from launcher.verbs.render import renderer
 
     documents: dict[str, str] = {}
     for name in dict.fromkeys(job.backend for job in jobs.group.runs):
         some = [job for job in jobs.group.runs if job.backend == name]
-        with telling_places(jobs.group):
+        with with_positions(jobs.group):
             documents.update(renderer(name, jobs.profile.backend_options(name))(some).documents)
     return documents
 
@@ -173,15 +173,15 @@ def submit(
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits
-    from launcher.spec.code.environment import check_environment, keep, local_environment
+    from launcher.spec.code.environment import check_environment, local_environment, store_environment
     from launcher.spec.code.own_files import remember_outputs
     from launcher.spec.resolve.blocks import check_wait, of_machine
-    from launcher.spec.resolve.positions import telling_places
+    from launcher.spec.resolve.positions import with_positions
     from launcher.store import open_store
-    from launcher.store.known import memory
-    from launcher.userdata.interrupted import folder
-    from launcher.userdata.newest import remember as keep_newest
-    from launcher.userdata.reached import remember
+    from launcher.store.known_stores import memory
+    from launcher.userdata.cluster_contexts import remember
+    from launcher.userdata.interrupted_submits import folder
+    from launcher.userdata.newest_runs import remember as keep_newest
     from launcher.verbs.estimate import check_price, plan_ceiling
     from launcher.verbs.submit import Submitted
     from launcher.verbs.submit import submit as send
@@ -208,10 +208,10 @@ def submit(
         environment = local_environment(settings.local.ignore, python=settings.local.python, remember=not dry_run)
         check_environment(group.runs, environment)
         if not dry_run:  # before the runtime compares with it
-            keep(environment)
+            store_environment(environment)
     try:
         overlays = group.packed
-        with telling_places(group):
+        with with_positions(group):
             done = send(
                 group,
                 store,
@@ -230,14 +230,14 @@ def submit(
                 store.url, {group.names.get(run, run): job for run, job in zip(jobs.runs, group.runs, strict=True)}
             )
         return done
-    except NoPlace as error:
+    except NoCapacity as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:
             raise
-        from launcher.verbs.move import pass_on
+        from launcher.verbs.move import move_until_placed
         from launcher.verbs.status import backends
 
         (run,) = jobs.runs
-        moved = pass_on(store, run, backends(settings), error)
+        moved = move_until_placed(store, run, backends(settings), error)
         return [Submitted(run, group.names.get(run, run), "submitted", message=f"moved to {moved.backend}: {error}")]
 
 
@@ -345,7 +345,7 @@ def cancel(
 ) -> list[Cancelled]:
     """Cancels runs: `state` is `stopping`, or the final state of a run that had ended before. Raises NotFound,
     Unreachable."""
-    from launcher.userdata.memory import Memory
+    from launcher.userdata.record_cache import Memory
     from launcher.verbs.cancel import cancel_jobs, cancel_unread, named_jobs
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)
@@ -412,7 +412,7 @@ def _chosen(
 ) -> tuple[Store, Profile, Selection | None]:
     """The store, the profile, and the runs that `names` means; `Jobs` use their own store."""
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.verbs.applied import select_runs
 
     given: list[str | Jobs] = [] if names is None else [names] if isinstance(names, str | Jobs) else list(names)

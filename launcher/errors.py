@@ -52,7 +52,7 @@ class BadInput(SlipwayError, ValueError):
 
 def refused(lines: Iterable[tuple[str, str]]) -> BadInput:
     """The error of a backend that refuses jobs. `lines`: (a job's name, `field: what; allowed: ...`). The caller knows
-    in which file each field is (`launcher.spec.resolve.positions.telling_places`)."""
+    in which file each field is (`launcher.spec.resolve.positions.with_positions`)."""
     problems = []
     for name, line in lines:
         field, _, rest = line.partition(": ")
@@ -80,7 +80,7 @@ class BadRecord(SlipwayError):
     exit_code = 4
 
 
-class NoPlace(Unreachable):
+class NoCapacity(Unreachable):
     """A backend has no capacity or no quota for a run now. It has nothing of the run."""
 
 

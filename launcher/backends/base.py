@@ -13,7 +13,7 @@ from launcher.errors import BadInput
 from launcher.protocol.records import Placement
 from launcher.spec.backends import backends, traits
 from launcher.spec.model import ResolvedJob
-from launcher.userdata.reached import reached
+from launcher.userdata.cluster_contexts import reached
 
 if TYPE_CHECKING:
     from launcher.store import Store

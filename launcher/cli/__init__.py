@@ -118,9 +118,9 @@ def _main(arguments: list[str]) -> int:
         return 0
     verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
-        from launcher.cli.other_words import meant
+        from launcher.cli.other_programs_verbs import verb_meant
 
-        near = meant(verb, VERBS)
+        near = verb_meant(verb, VERBS)
         hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from launcher import foreign, patience
-from launcher.cli import given_store, process
+from launcher import safe_text, wait_hint
+from launcher.cli import process, store_check
 from launcher.errors import BadInput
 
 _JOBS = ("init", "run")  # verbs that print what a user goes on to write
@@ -56,18 +56,18 @@ def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
     module = import_module(module_name)
     args = parser(verb, module_name).parse_args(list(arguments))
     if hasattr(args, "store"):
-        given_store.check(verb, args.store)
+        store_check.check(verb, args.store)
     if verb not in _JOBS and process.to_a_file():
         # before anything is printed: a table that was written into a project's folder is no part of its code
         from launcher.spec.code.own_files import remember_outputs
 
         remember_outputs()
-    patience.say = _say
-    sys.stdout, sys.stderr = foreign.guarded(sys.stdout), foreign.guarded(sys.stderr)
+    wait_hint.say = _say
+    sys.stdout, sys.stderr = safe_text.guarded(sys.stdout), safe_text.guarded(sys.stderr)
     try:
         return process.verb(lambda: int(module.run(args)))
     finally:
-        patience.say = patience.before = None
+        wait_hint.say = wait_hint.before = None
 
 
 def _say(text: str) -> None:

@@ -11,7 +11,7 @@ from launcher.cli import arguments
 from launcher.cli.printing import output
 
 if TYPE_CHECKING:  # --help of these verbs needs none of it
-    from launcher.deleting.act import Done
+    from launcher.deleting.delete import Done
     from launcher.deleting.plan import DeletionPlan
     from launcher.store.base import Store
 
@@ -39,7 +39,7 @@ def go(store: Store, plan: DeletionPlan, args: argparse.Namespace, verb: str) ->
 
 
 def _go(store: Store, plan: DeletionPlan, args: argparse.Namespace, verb: str) -> int:
-    from launcher.deleting.act import carry_out
+    from launcher.deleting.delete import carry_out
 
     table = args.output == "table"
     act = args.yes

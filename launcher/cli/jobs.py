@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_profile, seconds
 
 if TYPE_CHECKING:  # --help of a verb needs none of it
@@ -59,12 +59,12 @@ def add_waiting(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def tell_cost(verb: str, group: Group, profile: Profile) -> None:
+def print_cost(verb: str, group: Group, profile: Profile) -> None:
     """Prints a line on standard error about what the runs may cost, unless they are free."""
     from launcher.verbs.estimate import estimates, worst_line
 
     if line := worst_line(estimates(group.runs, group.names, profile.prices)):
-        print(foreign.line(f"launcher {verb}: {line}"), file=sys.stderr)
+        print(safe_text.line(f"launcher {verb}: {line}"), file=sys.stderr)
 
 
 def resolved(args: argparse.Namespace) -> tuple[Group, Profile]:
@@ -82,7 +82,7 @@ def resolved(args: argparse.Namespace) -> tuple[Group, Profile]:
     return jobs.group, jobs.profile
 
 
-def tell_notes(verb: str, group: Group) -> None:
+def print_notes(verb: str, group: Group) -> None:
     """Prints on standard error what a person should know of how the jobs were read, a line each."""
     for note in group.notes:
-        print(foreign.line(f"launcher {verb}: {note}"), file=sys.stderr)
+        print(safe_text.line(f"launcher {verb}: {note}"), file=sys.stderr)

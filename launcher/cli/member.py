@@ -14,8 +14,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from launcher.cli import arguments
+from launcher.die_with_parent import die_with_parent
 from launcher.errors import BadInput, NotFound
-from launcher.tied import tied
 
 if TYPE_CHECKING:  # --help of these verbs needs none of it
     from launcher.backends.base import Backend
@@ -50,7 +50,7 @@ def choose(args: argparse.Namespace) -> Chosen:
     from launcher.protocol.read import read_run
     from launcher.spec.hashing import decode_job
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.store.layout import RunKeys
     from launcher.verbs.applied import select_runs
 
@@ -75,10 +75,10 @@ def call(argv: Sequence[str], verb: str) -> int:
     The program ends with this process, however that ends: else it would hold the port, or sit in the container."""
     if shutil.which(argv[0]) is None:
         raise BadInput(f"`{argv[0]}` is not on the PATH; {verb} uses it")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # `tied` does the same, on Linux alone
+    for number in (signal.SIGTERM, signal.SIGHUP):  # `die_with_parent` does the same, on Linux alone
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
-    code = subprocess.run(tied(argv), check=False).returncode
+    code = subprocess.run(die_with_parent(argv), check=False).returncode
     return code if code >= 0 else 128 - code
 
 

@@ -195,7 +195,7 @@ def _of_launcher(said: str, error: Exception) -> int:
     from launcher.errors import SlipwayError
 
     if isinstance(error, SlipwayError):
-        from launcher.foreign import block
+        from launcher.safe_text import block
 
         print(f"{said}: {block(str(error))}", file=sys.stderr)
         return error.exit_code

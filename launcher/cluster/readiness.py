@@ -75,7 +75,7 @@ def running_tasks(listing: str) -> frozenset[str]:
     return frozenset(row[0] for row in rows if len(row) == 3 and row[2] == "RUNNING")
 
 
-def trouble(pods: Iterable[Mapping[str, Any]]) -> tuple[str, int | None]:
+def why_not_starting(pods: Iterable[Mapping[str, Any]]) -> tuple[str, int | None]:
     """Why a pod does not start, and after how many looks in a row waiting is hopeless; None: it is not."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod.get("status") or {}

@@ -358,7 +358,7 @@ def wait(place: ClusterFiles, namespace: str, deployment: str, tell: Tell) -> No
         if readiness.available(it, pods, tasks(members)):
             tell(f"ready: {namespace}/{deployment}")
             return
-        reason, looks = readiness.trouble(pods)
+        reason, looks = readiness.why_not_starting(pods)
         stuck = stuck + 1 if looks else 0
         if (looks and stuck >= looks) or time.monotonic() > end:
             raise Unreachable(f"{namespace}/{deployment} is not ready: {reason or 'its pod has not said why'}")

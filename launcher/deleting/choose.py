@@ -10,7 +10,7 @@ from launcher.deleting.survey import Known
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """Selects ended runs by all the given criteria together; without any criterion, none.
 
     older_than  seconds since their end, by the store's clock
@@ -27,7 +27,7 @@ class Wanted:
         return self.older_than is not None or bool(self.labels) or bool(self.states) or self.keep is not None
 
 
-def selected(runs: Mapping[str, Known], wanted: Wanted, now: float) -> list[str]:
+def selected(runs: Mapping[str, Known], wanted: Selection, now: float) -> list[str]:
     """The selected runs, the oldest first, including those that must stay."""
     if not wanted.any:
         return []
@@ -44,13 +44,13 @@ def selected(runs: Mapping[str, Known], wanted: Wanted, now: float) -> list[str]
     return [known.run for known in sorted(chosen, key=lambda known: (known.ended, known.run))]
 
 
-def _matches(known: Known, wanted: Wanted) -> bool:
+def _matches(known: Known, wanted: Selection) -> bool:
     if wanted.states and known.outcome not in wanted.states:
         return False
     return all(key in known.labels and value in (None, known.labels[key]) for key, value in wanted.labels.items())
 
 
-def needed(runs: Mapping[str, Known], going: Collection[str], *, whole: bool = True) -> dict[str, str]:
+def find_needed(runs: Mapping[str, Known], going: Collection[str], *, whole: bool = True) -> dict[str, str]:
     """Which runs of `going` must stay, and why. `whole`: their outputs would be deleted, not only some checkpoints.
 
     Beside a run that cannot be read, which may need each of them, all stay, but not that run itself. A run that has not

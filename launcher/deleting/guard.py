@@ -13,7 +13,7 @@ from typing import Final
 from launcher.deleting.intent import intents
 from launcher.errors import Conflict
 from launcher.parallel import Threads
-from launcher.protocol.deleted import read_deleted, told
+from launcher.protocol.deleted import describe_deletion, read_deleted
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
@@ -85,6 +85,6 @@ def guard(store: Store, jobs: Sequence[ResolvedJob], ended: Iterable[ResolvedJob
             raise Conflict(f"{job.name}: the outputs that it reads were deleted meanwhile; submit again")
         for name, item in job.inputs.items():
             if item.run and (record := records[item.run]) is not None:
-                raise Conflict(f"{job.name}: input {name}: run {item.run}: {told(record)}")
+                raise Conflict(f"{job.name}: input {name}: run {item.run}: {describe_deletion(record)}")
     if overlays:
         renew()

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from launcher.decoding import decode
-from launcher.deleting.choose import Wanted, needed, selected
+from launcher.deleting.choose import Selection, find_needed, selected
 from launcher.deleting.survey import Known, Survey, glance, leftovers, sized, survey
 from launcher.errors import Conflict, Unreachable
 from launcher.protocol.records import Complete
@@ -82,7 +82,7 @@ class DeletionPlan:
 
 
 def plan_gc(
-    store: Store, wanted: Wanted, *, checkpoints: bool = False, grace: float = GRACE, may_act: bool = True
+    store: Store, wanted: Selection, *, checkpoints: bool = False, grace: float = GRACE, may_act: bool = True
 ) -> DeletionPlan:
     """What `launcher gc` would delete. `checkpoints`: only checkpoints of the selected runs, except the newest
     `wanted.keep` of each run and the trainer's best; `wanted.keep` then selects no runs. `may_act`: False writes
@@ -92,11 +92,11 @@ def plan_gc(
         return _plan_gc(store, wanted, checkpoints, grace, proof)
 
 
-def _plan_gc(store: Store, wanted: Wanted, checkpoints: bool, grace: float, proof: ListProof) -> DeletionPlan:
+def _plan_gc(store: Store, wanted: Selection, checkpoints: bool, grace: float, proof: ListProof) -> DeletionPlan:
     surveyed = survey(store, proof, checkpoints=checkpoints)
     which = replace(wanted, keep=None, older_than=wanted.older_than or 0.0) if checkpoints else wanted
     going = selected(surveyed.runs, which, surveyed.now)
-    kept = needed(surveyed.runs, going, whole=not checkpoints)
+    kept = find_needed(surveyed.runs, going, whole=not checkpoints)
     kept |= {known.run: f"cannot be read: {known.unreadable}" for known in surveyed.runs.values() if known.unreadable}
     runs = [surveyed.runs[run] for run in going if run not in kept]
     unreferenced = _leftovers(surveyed, grace)
@@ -116,7 +116,7 @@ def plan_rm(store: Store, runs: Sequence[str], *, may_act: bool = True) -> Delet
 def _plan_rm(store: Store, runs: Sequence[str], proof: ListProof) -> DeletionPlan:
     known = glance(store, proof)
     going = [run for run in dict.fromkeys(runs) if run in known and not known[run].deleted]
-    kept = needed(known, going)
+    kept = find_needed(known, going)
     kept |= {run: why for run in going if known[run].unreadable and (why := _lives(store, run))}
     if kept:
         raise Conflict("\n".join(f"{run} is kept: {why}" for run, why in kept.items()))

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from launcher.decoding import decode_record
-from launcher.deleting.garbage import unreferenced
+from launcher.deleting.unreferenced import unreferenced
 from launcher.errors import BadInput, BadRecord
 from launcher.spec.hashing import decode_job, work_hash
 from launcher.store.base import Meta, Store

@@ -23,15 +23,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from launcher.clock import boottime
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
-from launcher.monitor import searching, tables
+from launcher.monitor import search_index, tables
 from launcher.monitor.database import written
 from launcher.monitor.episodes import Rows, Source, merged, metric_rows, rollout_rows, sources
-from launcher.monitor.judging import follow_verdicts
+from launcher.monitor.notice_ingest import NoticeFollower
+from launcher.monitor.row_writer import drop_rollouts, drop_runs, mark, put, put_rollouts, put_runs, tidy
 from launcher.monitor.rows import Row, rows_of, run_id, text
 from launcher.monitor.tables import identify
-from launcher.monitor.telling import NoticeFollower
 from launcher.monitor.training_ingest import TrainingIngest, drop_training
-from launcher.monitor.writing import drop_rollouts, drop_runs, mark, put, put_rollouts, put_runs, tidy
+from launcher.monitor.verdict_ingest import follow_verdicts
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
@@ -99,7 +99,7 @@ class StoreFollower:
         """Passes until `stop`. A store or a database that does not answer is said once, and asked again."""
         last: tuple[str, ...] = ()
         with suppress(SQLAlchemyError):  # the next start tries again
-            written(self.engine, searching.renew_if_worn)
+            written(self.engine, search_index.renew_if_worn)
         while not self._stop.is_set():
             try:
                 problems = self.once().problems

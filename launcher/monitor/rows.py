@@ -21,7 +21,7 @@ from launcher.protocol.fold import State, Status, fold
 from launcher.protocol.records import Beat, Exit
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import RULES
-from launcher.results.bill import held_times, machine_times
+from launcher.results.run_cost import held_times, machine_times
 from launcher.spec.hashing import encode_job, work_hash
 from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Engine, Table, delete, insert, select
 from launcher.monitor import tables
 from launcher.monitor.database import written
 from launcher.monitor.episodes import Rows, merged
+from launcher.monitor.row_writer import parts_of, put, put_rollouts
 from launcher.monitor.tables import METADATA
+from launcher.monitor.training_reader import ReportedTraining, TrainingReader, piece_names
 from launcher.monitor.training_rows import TrainingRows, digest_of
-from launcher.monitor.trainings import ToldTraining, TrainingReader, piece_names
-from launcher.monitor.writing import parts_of, put, put_rollouts
 from launcher.results.read import StoredOutput
 from launcher.results.training_records import RlGroup
 
@@ -21,7 +21,7 @@ BATCH: Final = 32  # rollouts of one transaction
 REPLACED: Final = ("trainings", "steps", "evals", "baselines", "groups")  # whose rows may change, parents first
 
 
-class BroughtIn(NamedTuple):
+class Ingested(NamedTuple):
     """The ids of all rollouts that are told, and how much was new."""
 
     rollouts: frozenset[int]
@@ -34,15 +34,15 @@ class TrainingIngest:
     def __init__(self, engine: Engine, run_id: int) -> None:
         self.engine, self.run_id = engine, run_id
         self.reader = TrainingReader(run_id)
-        self.before = ToldTraining()
+        self.before = ReportedTraining()
 
     def bring_in(
         self, output: StoredOutput, held: Mapping[int, str], stopping: Callable[[], None] = lambda: None
-    ) -> BroughtIn:
+    ) -> Ingested:
         """`held`: the digests of the run's rollouts in the database; `stopping` may raise between two batches. Raises
         DamagedResults, NotFound."""
         if not piece_names(output):
-            return BroughtIn(frozenset(), self._drop())
+            return Ingested(frozenset(), self._drop())
         new, batch, ids = 0, list[Rows](), list[int]()
 
         def flush() -> None:
@@ -68,7 +68,7 @@ class TrainingIngest:
         flush()
         written(self.engine, self._finish)
         self.before = self.reader.told
-        return BroughtIn(frozenset(self.reader.told.rollouts.values()), new + 1)
+        return Ingested(frozenset(self.reader.told.rollouts.values()), new + 1)
 
     def _put(
         self, connection: Connection, ids: list[int], shared: Mapping[str, Mapping[int, Any]], own: Mapping[str, Any]
@@ -112,7 +112,7 @@ class TrainingIngest:
 
     def _drop(self) -> int:
         """The results have no records (any more)."""
-        self.before = ToldTraining()
+        self.before = ReportedTraining()
         table = tables.trainings
         with self.engine.connect() as connection:
             if connection.execute(select(table.c.id).where(table.c.run_id == self.run_id)).first() is None:

@@ -12,7 +12,7 @@ import msgspec
 from launcher.monitor.episodes import MOST_ACTIONS, Rows
 from launcher.monitor.rows import Row, number, text, whole
 from launcher.monitor.tables import identify
-from launcher.monitor.trainings import OWNERS, GroupPlace, MomentPlace, ToldRollout, ToldTraining, place_of
+from launcher.monitor.training_reader import OWNERS, GroupKey, ReportedRollout, ReportedTraining, StepKey, file_identity
 from launcher.report.replays import action_text, points
 from launcher.results.read import StoredOutput
 from launcher.results.training_records import RlAction, RlGroup, RlObservation, RlTurn, RlValidation
@@ -24,7 +24,7 @@ class TrainingRows:
     """Makes the rows of one training. `told`: what is known of it when they are made."""
 
     run_id: int
-    told: ToldTraining
+    told: ReportedTraining
 
     @property
     def id(self) -> int:
@@ -56,7 +56,7 @@ class TrainingRows:
             for index, line in enumerate(self.told.statuses)
         ]
 
-    def owner(self, place: MomentPlace, environment: str, rows: Rows) -> tuple[str, int]:
+    def owner(self, place: StepKey, environment: str, rows: Rows) -> tuple[str, int]:
         """(the column of a group that names it, its id); its row is added."""
         told = self.told.steps.get(place)
         figures = dict(told.metrics) if told is not None else {}
@@ -90,13 +90,13 @@ class TrainingRows:
         key = identify("environment", benchmark, "")
         return rows.share("environments", {"id": key, "benchmark": benchmark, "version": ""})
 
-    def group(self, place: GroupPlace, rows: Rows) -> int:
+    def group(self, place: GroupKey, rows: Rows) -> int:
         line = self.told.groups.get(place) or RlGroup()
         environment = self.environment(line.environment, rows)
         task = text(line.task_id)
         key = identify("task", environment, task)
         rows.share("tasks", {"id": key, "environment_id": environment, "task": task})
-        column, owner = self.owner(MomentPlace(place.phase, place.step), line.environment, rows)
+        column, owner = self.owner(StepKey(place.phase, place.step), line.environment, rows)
         owners = {"step_id": None, "eval_id": None, "baseline_id": None, column: owner}
         return rows.share(
             "groups",
@@ -111,13 +111,13 @@ class TrainingRows:
             },
         )
 
-    def shared(self, places: Mapping[GroupPlace, Any], steps: Mapping[MomentPlace, Any]) -> Rows:
+    def shared(self, places: Mapping[GroupKey, Any], steps: Mapping[StepKey, Any]) -> Rows:
         """The rows of groups, and of steps, evaluations and baselines that have none."""
         rows = Rows()
         rows.share("trainings", self.training())
-        environments: dict[MomentPlace, str] = {}
+        environments: dict[StepKey, str] = {}
         for group, line in self.told.groups.items():
-            environments.setdefault(MomentPlace(group.phase, group.step), line.environment)
+            environments.setdefault(StepKey(group.phase, group.step), line.environment)
         for group in places:
             self.group(group, rows)
         for step in steps:
@@ -127,7 +127,7 @@ class TrainingRows:
                 self.owner(step, str(self.told.training.config.get("environment", "")), rows)
         return rows
 
-    def rollout(self, output: StoredOutput, rollout: ToldRollout, rows: Rows) -> None:
+    def rollout(self, output: StoredOutput, rollout: ReportedRollout, rows: Rows) -> None:
         """Adds the rows of one rollout."""
         rows.share("trainings", self.training())
         group = self.group(rollout.group, rows)
@@ -177,15 +177,15 @@ class TrainingRows:
         _turns(output, rollout, rows.own)
 
 
-def digest_of(output: StoredOutput, rollout: ToldRollout, group: RlGroup) -> str:
+def digest_of(output: StoredOutput, rollout: ReportedRollout, group: RlGroup) -> str:
     """Of everything that the rows of a rollout are made of."""
-    pictures = [place_of(output, path) for path in rollout.pictures.values()]
+    pictures = [file_identity(output, path) for path in rollout.pictures.values()]
     told = [output.prefix, group.environment, group.task_id, group.seed, group.instruction, pictures]
     body = msgspec.json.encode([told, rollout.line, [(part.KIND, part) for part in rollout.parts]])
     return hashlib.sha256(body).hexdigest()
 
 
-def _validations(environment: int, rollout: ToldRollout, judged: Sequence[RlValidation], rows: Rows) -> None:
+def _validations(environment: int, rollout: ReportedRollout, judged: Sequence[RlValidation], rows: Rows) -> None:
     found: dict[int, Row] = {}
     for one in judged:
         kind = text(one.by)
@@ -204,7 +204,7 @@ def _validations(environment: int, rollout: ToldRollout, judged: Sequence[RlVali
     rows.own.setdefault("validations", []).extend(found.values())
 
 
-def _turns(output: StoredOutput, rollout: ToldRollout, own: dict[str, list[Row]]) -> None:
+def _turns(output: StoredOutput, rollout: ReportedRollout, own: dict[str, list[Row]]) -> None:
     turns: dict[int, Row] = {}
     actions: dict[tuple[int, int], Row] = {}
     observations: dict[int, Row] = {}

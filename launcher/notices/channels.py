@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.notices.events import Notice
 from launcher.spec.check.notify import NoticeChannel
 
@@ -99,7 +99,7 @@ def _mail(to: tuple[str, ...], notice: Notice) -> str:
 
 def _run(argv: tuple[str, ...], body: bytes, extra: Mapping[str, str], name: str) -> str:
     """Runs a program with `body` on its standard input. Its output may hold secrets, so nothing of it is kept."""
-    shown = foreign.line(name)
+    shown = safe_text.line(name)
     try:
         child = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.spec.check.notify import BUDGET, COLLAPSE, ENDED, FAILED
 
 BUDGET_SHARE: Final = 0.8
@@ -72,5 +72,5 @@ def collapse(run: str, told: Mapping[str, object], state: str, store: str, label
 
 
 def _short(text: str) -> str:
-    line = foreign.line(text).strip()
+    line = safe_text.line(text).strip()
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."

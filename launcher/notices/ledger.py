@@ -66,7 +66,7 @@ class NoticeTry(msgspec.Struct, frozen=True):
     sent: bool = False
 
 
-class ToldNotice(msgspec.Struct, frozen=True):
+class NoticeRecord(msgspec.Struct, frozen=True):
     """Everything that the store has of one try."""
 
     event: str
@@ -80,7 +80,7 @@ Tries = Mapping[tuple[str, str], NoticeTry]  # (event, channel) -> its newest tr
 Place = tuple[str, str, int]  # event, channel, number of the try
 
 
-def places(store: Store, run: str) -> dict[Place, bool]:
+def recorded_tries(store: Store, run: str) -> dict[Place, bool]:
     """The tries of a run, by one listing; True for those that have ended."""
     found: dict[Place, bool] = {}
     for meta in store.scan(RunKeys(run).notices):
@@ -90,7 +90,7 @@ def places(store: Store, run: str) -> dict[Place, bool]:
     return found
 
 
-def told(store: Store, run: str, place: Place) -> ToldNotice:
+def read_notice(store: Store, run: str, place: Place) -> NoticeRecord:
     """Raises NotFound, Unreachable, and SlipwayError for a damaged record."""
     keys = NoticeKeys(run, *place)
     begun = decode_record(keys.begun, store.get(keys.begun), NoticeBegun)
@@ -98,7 +98,7 @@ def told(store: Store, run: str, place: Place) -> ToldNotice:
         ended = decode_record(keys.ended, store.get(keys.ended), NoticeEnded)
     except NotFound:
         ended = None
-    return ToldNotice(*place, begun, ended)
+    return NoticeRecord(*place, begun, ended)
 
 
 def _part(run: str, key: str) -> tuple[Place, bool] | None:
@@ -148,7 +148,7 @@ def due(last: NoticeTry | None, now: float) -> int | str:
     return last.number + 1 if now - last.ended > PAUSE * 4 ** (last.number - 1) else BUSY
 
 
-def tell(
+def send_notice(
     store: Store,
     notice: Notice,
     channel: str,

@@ -152,19 +152,19 @@ def before_command(run: RunFacts, number: int, member: int, rules: Rules = ALL) 
         return Finish(done)
     mine = run.attempts[number - 1]
     helper = member >= run.leading
-    stop = beat(Glance(run.result, run.cancelled, len(run.attempts) > number, mine.broken, helper), rules)
+    stop = beat(BeatFacts(run.result, run.cancelled, len(run.attempts) > number, mine.broken, helper), rules)
     if stop is not None:
         return stop
     for other, reason in enumerate(mine.exits):
         if other != member and reason is not None and (reason is not Reason.SUCCEEDED or other == 0):
-            return Stop(_bystander(reason), f"another rank ended: {reason}", other)
+            return Stop(_reason_of_other(reason), f"another rank ended: {reason}", other)
     return Go()
 
 
 # while it runs
 
 
-class Glance(NamedTuple):
+class BeatFacts(NamedTuple):
     """What is read with each heartbeat: four keys, and the heartbeat or exit of one other member, each in turn."""
 
     result: str | None = None
@@ -177,7 +177,7 @@ class Glance(NamedTuple):
     gone: bool = False  # that member is silent
 
 
-def beat(glance: Glance, rules: Rules = ALL) -> Stop | None:
+def beat(glance: BeatFacts, rules: Rules = ALL) -> Stop | None:
     """Whether the command has to end."""
     if glance.result is not None:
         reason = Reason.CANCELLED if glance.result == "cancelled" else Reason.LOST
@@ -195,13 +195,13 @@ def beat(glance: Glance, rules: Rules = ALL) -> Stop | None:
     if glance.watched is None:
         return None
     if glance.exit is not None and glance.exit is not Reason.SUCCEEDED:
-        return Stop(_bystander(glance.exit), f"another rank ended: {glance.exit}", glance.watched)
+        return Stop(_reason_of_other(glance.exit), f"another rank ended: {glance.exit}", glance.watched)
     if glance.exit is None and glance.gone:
         return Stop(Reason.INFRASTRUCTURE, "another rank is gone", glance.watched)
     return None
 
 
-def _bystander(reason: Reason) -> Reason:
+def _reason_of_other(reason: Reason) -> Reason:
     """The reason of a rank that stops because another rank ended. It is never worse than the other rank's reason."""
     return reason if RULES[reason].severity <= RULES[Reason.PREEMPTED].severity else Reason.INFRASTRUCTURE
 

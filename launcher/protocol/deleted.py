@@ -32,7 +32,7 @@ def going(store: Store, run: str) -> bool:
     return store.head(RunKeys(run).deleted) is not None
 
 
-def told(record: Deleted) -> str:
+def describe_deletion(record: Deleted) -> str:
     """`its outputs were deleted by launcher gc on 2026-11-22 (ann)`"""
     day = time.strftime("%Y-%m-%d", time.gmtime(record.time))
     return f"its outputs were deleted by launcher {record.verb} on {day} ({record.by})"
@@ -41,4 +41,4 @@ def told(record: Deleted) -> str:
 def why_missing(store: Store, run: str) -> str:
     """The same sentence about a run of which something is missing; empty if nobody deleted its outputs."""
     record = read_deleted(store, run)
-    return told(record) if record is not None else ""
+    return describe_deletion(record) if record is not None else ""

@@ -113,7 +113,7 @@ def proves_dead(
     return same_member and earlier.kind in ("job", "container", "set")
 
 
-def same_place(first: Placement, second: Placement, rules: Rules = ALL) -> bool:
+def same_placement(first: Placement, second: Placement, rules: Rules = ALL) -> bool:
     """Whether two ranks were started together: by the same queue entry, Job or machine, or by the same restart of a
     JobSet."""
     restart = first.generation == second.generation or Rule.GENERATION not in rules
@@ -212,7 +212,7 @@ def facts(
                     )
                     for who in members
                 ),
-                own=mine is not None and claim is not None and same_place(claim.placement, mine),
+                own=mine is not None and claim is not None and same_placement(claim.placement, mine),
                 moved=attempt.number in moved,
                 settled=superseded is not None
                 and _since(view, number + 1, superseded) > job.timing.beat + job.limits.grace,

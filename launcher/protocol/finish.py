@@ -37,7 +37,7 @@ KILLED: Final = (
 Here = Callable[[Placement | None], bool]  # whether a claim was made at this place; None: there is no claim yet
 
 
-def own_place(view: RunView, here: Here) -> bool:
+def is_own_placement(view: RunView, here: Here) -> bool:
     """Whether the newest attempt of a run was started at the place of `here`."""
     places = [claim.placement for attempt in view.since_move[-1:] for claim in attempt.claims.values()]
     return all(map(here, places)) if places else here(None)
@@ -54,7 +54,7 @@ def onlookers(view: RunView, job: ResolvedJob, dead: Here = nowhere) -> RunFacts
     return facts(view, job, alive=lambda placement: False if dead(placement) else None)
 
 
-def silence(view: RunView) -> float:
+def seconds_silent(view: RunView) -> float:
     """Seconds since the last sign of life of a run's newest attempt, by the store's clock."""
     signs = [attempt.seen(member) for attempt in view.attempts[-1:] for member in attempt.claims]
     return view.now - max((sign for sign in signs if sign is not None), default=view.now)
@@ -99,8 +99,8 @@ def finish(
         onlookers(view, job, dead),
         backend_active,
         evidence=evidence,
-        own=own_place(view, here) and turn in (None, view.turn),
-        absent=silence(view) if absent else None,
+        own=is_own_placement(view, here) and turn in (None, view.turn),
+        absent=seconds_silent(view) if absent else None,
     )
     if not isinstance(step, steps.Finish) or unlisted(store, view):
         return None

@@ -10,7 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from launcher.protocol import decide
-from launcher.protocol.finish import Here, nowhere, onlookers, own_place
+from launcher.protocol.finish import Here, is_own_placement, nowhere, onlookers
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Claim, Placement
 from launcher.protocol.steps import Move
@@ -43,6 +43,6 @@ def move_on(
     view = read_run(store, run, full=False)
     if view.job is None or view.turn != turn:
         return ""
-    own = own_place(view, here)
+    own = is_own_placement(view, here)
     step = decide.move(onlookers(view, view.job, dead), False if own else None, evidence if own else None, own=own)
     return put_move(store, view, step, why or str(step.reason)) if step is not None else ""

@@ -52,7 +52,7 @@ def write_plots(agents: Sequence[AgentResults], folder: Path) -> list[Path]:
             path = folder / f"{file_part(title)}-{name}.svg"
             while path in written:  # two benchmarks that are one name in a path
                 path = path.with_name(f"{path.stem}-2.svg")
-            write_whole(path, standing(chart, heading, title, names).encode())
+            write_whole(path, standalone(chart, heading, title, names).encode())
             written.append(path)
     return written
 
@@ -66,7 +66,7 @@ def file_part(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:80] or "benchmark"
 
 
-def standing(chart: Markup, title: str, benchmark: str, names: Sequence[str]) -> str:
+def standalone(chart: Markup, title: str, benchmark: str, names: Sequence[str]) -> str:
     """A chart of the page as a whole SVG file, with its title, the benchmark and a legend."""
     match = re.match(r'<svg viewBox="0 0 ([\d.]+) ([\d.]+)"', chart)
     assert match is not None

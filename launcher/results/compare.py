@@ -235,7 +235,7 @@ def _compare(
     other_rule = _same_rules(a, b, [(side_a[key], side_b[key]) for key in shared])
     other_task = [key for key in shared if not identity.same_task(side_a[key], side_b[key])]
     if other_task:
-        why = identity.told(a, b, ((side_a[key], side_b[key]) for key in other_task))
+        why = identity.describe_differences(a, b, ((side_a[key], side_b[key]) for key in other_task))
         if len(other_task) == len(shared):
             raise BadInput(f"{a} and {b} have no task of {benchmark} in common that was judged in the same way: {why}")
         notes = [*notes, f"not the same tasks, and left out: {len(other_task)} of {len(shared)}: {why}"]

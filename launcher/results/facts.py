@@ -13,7 +13,7 @@ from launcher.parallel import Threads
 from launcher.protocol.fold import fold
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
-from launcher.results.bill import HeldTime, bill, held_times, machine_times
+from launcher.results.run_cost import HeldTime, bill, held_times, machine_times
 from launcher.spec.hashing import decode_job, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.prices.rates import PricedRun, Prices

@@ -24,7 +24,7 @@ def same_task(first: TaskResult, second: TaskResult) -> bool:
     return first.identity == second.identity
 
 
-def told(a: str, b: str, pairs: Iterable[tuple[TaskResult, TaskResult]]) -> str:
+def describe_differences(a: str, b: str, pairs: Iterable[tuple[TaskResult, TaskResult]]) -> str:
     """What differs between pairs of two sides, in words, with the number of pairs."""
     counts: Counter[str] = Counter()
     for first, second in pairs:
@@ -58,5 +58,6 @@ def mixed(sides: Sequence[tuple[str, Sequence[TaskResult]]]) -> list[str]:
     for b, tasks in others:
         shared = [(before[task.key], task) for task in tasks if task.key in before]
         if other := [pair for pair in shared if not same_task(*pair)]:
-            lines.append(f"{len(other)} of {len(shared)} tasks are not the same in {a} and {b}: {told(a, b, other)}")
+            why = describe_differences(a, b, other)
+            lines.append(f"{len(other)} of {len(shared)} tasks are not the same in {a} and {b}: {why}")
     return lines

@@ -48,14 +48,14 @@ class RlStatus(RlRecord, frozen=True):
     time: float = 0.0
 
 
-class RlPlaced(RlRecord, frozen=True):
+class RlAtStep(RlRecord, frozen=True):
     """A line that belongs to a step of a phase: train, eval or baseline."""
 
     phase: str = "train"
     step: int = 0
 
 
-class RlStep(RlPlaced, frozen=True):
+class RlStep(RlAtStep, frozen=True):
     """One optimiser step, evaluation or baseline."""
 
     KIND: ClassVar = "step"
@@ -63,7 +63,7 @@ class RlStep(RlPlaced, frozen=True):
     time: float = 0.0
 
 
-class RlGroup(RlPlaced, frozen=True):
+class RlGroup(RlAtStep, frozen=True):
     """One task that was tried. `dropped`: why nothing was learnt from it."""
 
     KIND: ClassVar = "group"
@@ -75,7 +75,7 @@ class RlGroup(RlPlaced, frozen=True):
     dropped: str | None = None
 
 
-class RlRollout(RlPlaced, frozen=True):
+class RlRollout(RlAtStep, frozen=True):
     """One try at a task. `total`: its return, None for the outcome void."""
 
     KIND: ClassVar = "rollout"
@@ -95,7 +95,7 @@ class RlRollout(RlPlaced, frozen=True):
     time: float = 0.0
 
 
-class RlTurn(RlPlaced, frozen=True):
+class RlTurn(RlAtStep, frozen=True):
     """One answer of the model."""
 
     KIND: ClassVar = "turn"
@@ -116,7 +116,7 @@ class RlTurn(RlPlaced, frozen=True):
     masked: str | None = None
 
 
-class RlAction(RlPlaced, frozen=True):
+class RlAction(RlAtStep, frozen=True):
     """One action of a turn."""
 
     KIND: ClassVar = "action"
@@ -128,7 +128,7 @@ class RlAction(RlPlaced, frozen=True):
     refused: str | None = None
 
 
-class RlObservation(RlPlaced, frozen=True):
+class RlObservation(RlAtStep, frozen=True):
     """What the model saw before a turn."""
 
     KIND: ClassVar = "observation"
@@ -140,7 +140,7 @@ class RlObservation(RlPlaced, frozen=True):
     size: tuple[int, int] | None = None
 
 
-class RlValidation(RlPlaced, frozen=True):
+class RlValidation(RlAtStep, frozen=True):
     """Who judged a rollout, and what he said."""
 
     KIND: ClassVar = "validation"
@@ -228,6 +228,6 @@ def _current(lines: Iterable[RlRecord]) -> list[RlRecord]:
     kept: list[RlRecord] = []
     for line in lines:
         if isinstance(line, RlStatus) and line.status == "resumed":
-            kept = [one for one in kept if not isinstance(one, RlPlaced) or one.step <= line.step]
+            kept = [one for one in kept if not isinstance(one, RlAtStep) or one.step <= line.step]
         kept.append(line)
     return kept

@@ -17,7 +17,7 @@ from launcher.protocol import decide
 from launcher.protocol.records import Beat, Broken, Exit, Result
 from launcher.protocol.steps import Stop
 from launcher.reasons import Reason
-from launcher.runtime.process.threads import Lasting, Teller
+from launcher.runtime.process.threads import ErrorReporter, ResilientThread
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -119,9 +119,9 @@ class Beating:
         ] = {}  # member -> its last heartbeat, and when it was new
         self._ask_exit: set[int] = set()
         self._done: set[int] = set()  # members that exited 0
-        self._teller = Teller(log)
+        self._teller = ErrorReporter(log)
         self._threads = [
-            Lasting(name, step, log, pause=min(job.timing.beat, 1.0))
+            ResilientThread(name, step, log, pause=min(job.timing.beat, 1.0))
             for name, step in (("beat", self._next_beat), ("fence", self._watch_clock))
         ]
         for thread in self._threads:
@@ -240,11 +240,11 @@ class Beating:
             broken = Broken(self._members[stop.gone], self._members[self._index], stop.message, self._nonce)
             self._store.create(self._keys.broken, msgspec.json.encode(broken))
 
-    def _look(self) -> decide.Glance:
+    def _look(self) -> decide.BeatFacts:
         """Reads the same four keys every time, and the heartbeat or exit of one other member, each in turn."""
         store = self._store
         record = store.read(self._run.result)
-        glance = decide.Glance(decode(record[0], Result).outcome if record else None, helper=self._helper)
+        glance = decide.BeatFacts(decode(record[0], Result).outcome if record else None, helper=self._helper)
         if record is not None:
             return glance
         following = self._run.attempt(self._keys.number + 1).claim(self._members[0])
@@ -260,7 +260,7 @@ class Beating:
         self._turn += 1
         return self._watch(glance, others[self._turn % len(others)])
 
-    def _watch(self, glance: decide.Glance, who: int) -> decide.Glance:
+    def _watch(self, glance: decide.BeatFacts, who: int) -> decide.BeatFacts:
         """Reads another member's heartbeat. If it has not changed since the last time, the next call reads the
         member's exit instead."""
         now = self._clock.boottime()

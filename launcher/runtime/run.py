@@ -23,7 +23,7 @@ from launcher.runtime.process.signals import Signals
 from launcher.runtime.secrets import credentials
 from launcher.runtime.secrets.masking import Masker
 from launcher.runtime.settings import MemberAddress
-from launcher.runtime.store_fault import Trouble
+from launcher.runtime.store_fault import StoreFault
 from launcher.runtime.uploads.log_stream import OutputStream
 from launcher.runtime.uploads.spool import Spool, lost_here
 from launcher.spec.hashing import decode_job, run_id
@@ -53,7 +53,7 @@ def main(environ: Mapping[str, str]) -> int:
 def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
     try:
         address = MemberAddress.read(environ)
-        trouble = Trouble(address.workdir)
+        trouble = StoreFault(address.workdir)
         store = open_store(address.store, there=True)
         job = load_job(address, store)
     except Unreachable as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.errors import BadInput, NotFound
 from launcher.selection.naming import Found, find
 from launcher.store.base import Store
@@ -28,13 +28,13 @@ class Selection(msgspec.Struct, frozen=True):
             return self.runs[0]
         known = [f"{called} ({run})" if (called := self.names.get(run, run)) != run else run for run in self.runs]
         raise BadInput(
-            foreign.line(f"{name} is {len(self.runs)} runs and this verb takes one; name one of: {', '.join(known)}")
+            safe_text.line(f"{name} is {len(self.runs)} runs and this verb takes one; name one of: {', '.join(known)}")
         )
 
 
 def say(text: str) -> None:
     """Prints a line for the user on standard error."""
-    print(foreign.line(f"launcher: {text}"), file=sys.stderr)
+    print(safe_text.line(f"launcher: {text}"), file=sys.stderr)
 
 
 def select(store: Store, wanted: Sequence[str], *, say: Callable[[str], None] = say) -> Selection:

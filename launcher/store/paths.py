@@ -39,7 +39,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
-class Left:
+class LeftOutFiles:
     """Counts the files that are left out of a folder, and lists the first ones."""
 
     def __init__(self) -> None:

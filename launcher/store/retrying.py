@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar
 
-from launcher import patience
+from launcher import wait_hint
 from launcher.errors import BadRecord, Conflict, SlipwayError, Unreachable
 
 T = TypeVar("T")
@@ -130,14 +130,14 @@ def retrying(act: Callable[[], T], *, url: str, key: str, deadline: float, bulk:
     `bulk`: the call moves many bytes, so a long call does not mean that the store is slow. Raises Missing, Exists, or
     an error for the user. SlipwayError and errors of local files are not changed.
     """
-    call = None if bulk else patience.begin(url, deadline)
+    call = None if bulk else wait_hint.begin(url, deadline)
     try:
         return _retrying(act, url, key, deadline, call)
     finally:
-        patience.end(call)
+        wait_hint.end(call)
 
 
-def _retrying(act: Callable[[], T], url: str, key: str, deadline: float, call: patience.Call | None) -> T:
+def _retrying(act: Callable[[], T], url: str, key: str, deadline: float, call: wait_hint.Call | None) -> T:
     import obstore.exceptions
 
     began = time.monotonic()
@@ -157,7 +157,7 @@ def _retrying(act: Callable[[], T], url: str, key: str, deadline: float, call: p
                 call.fault = fault.text or fault.kind
             tried = time.monotonic() - began
             # a runtime's credentials are renewed while it runs (launcher/runtime/renewing.py); a person's are not
-            short = fault.garbled or (fault.expired and patience.say is not None)
+            short = fault.garbled or (fault.expired and wait_hint.say is not None)
             if not fault.passing or tried + wait > (min(SHORT, deadline) if short else deadline):
                 fault.refuse(url, key, tried)
             time.sleep(max(SLOWER, wait) * random.uniform(1, 2) if fault.busy else random.uniform(0, wait))

@@ -180,7 +180,7 @@ class Meter:
             raise
 
 
-class Lanes:
+class TransferThreads:
     """Threads for transfers: many small transfers at once, but only two large ones, which use parallel parts. Several
     threads may share the same lanes, which bounds their memory together."""
 
@@ -190,7 +190,7 @@ class Lanes:
         self._small = ThreadPoolExecutor(8, thread_name_prefix="slipway-small")
         self._large = ThreadPoolExecutor(2, thread_name_prefix="slipway-large")
 
-    def __enter__(self) -> Lanes:
+    def __enter__(self) -> TransferThreads:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -219,5 +219,5 @@ class Lanes:
 
 def in_parallel(tasks: Iterable[tuple[int, Callable[[], None]]]) -> None:
     """`Lanes.run` on lanes of its own."""
-    with Lanes() as lanes:
+    with TransferThreads() as lanes:
         lanes.run(tasks)

@@ -24,7 +24,7 @@ from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable
 from launcher.store.base import Store
 from launcher.store.layout import again_file, live_file
 from launcher.store.manifest import Manifest, StoredFile, holds, key_of
-from launcher.store.paths import Left, escaped, stored_name, walk
+from launcher.store.paths import LeftOutFiles, escaped, stored_name, walk
 from launcher.store.transfer import Meter, Piece, Progress, file_pieces, in_parallel
 
 RACY: Final = 2.0  # seconds; a file that changed so shortly before it was sent may change again with the same mtime
@@ -62,9 +62,15 @@ class Upload:
     """
 
     def __init__(
-        self, store: Store, prefix: str, root: Path, *, progress: Progress | None = None, left: Left | None = None
+        self,
+        store: Store,
+        prefix: str,
+        root: Path,
+        *,
+        progress: Progress | None = None,
+        left: LeftOutFiles | None = None,
     ) -> None:
-        self.left = left or Left()
+        self.left = left or LeftOutFiles()
         self.empty_folders: tuple[str, ...] = ()
         self._given = left
         self.keys: set[str] = set()  # keys of live files whose put has begun and that are not deleted
@@ -115,7 +121,7 @@ class Upload:
         """Every file of the folder by name, as `send` returns it. After an error the next call keeps the files that
         were sent."""
         began = time.time()
-        left = self._given or Left()
+        left = self._given or LeftOutFiles()
         empty: list[str] = []
         files = dict(self._found(left, empty))
         self.left, self.empty_folders = left, tuple(sorted(empty))
@@ -147,7 +153,7 @@ class Upload:
             raise
         return done
 
-    def _found(self, left: Left, empty: list[str]) -> Iterator[tuple[str, LocalFile]]:
+    def _found(self, left: LeftOutFiles, empty: list[str]) -> Iterator[tuple[str, LocalFile]]:
         for name, path in walk(self._root, leave=left, empty=lambda name: empty.append(escaped(name))):
             with suppress(FileNotFoundError):  # deleted meanwhile
                 stored = stored_name(name)

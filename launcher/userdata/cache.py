@@ -3,7 +3,7 @@
 A result never changes, so a cached row stays valid as long as the store is the same. A store that was wiped and filled
 again has other results under the same run ids. Each reading therefore compares a sample of rows (all of them when there
 are few) with result.json in the store; if a row differs, all rows of that store are deleted. The table `records` holds
-objects that never change (`launcher.userdata.memory`); `names` holds the names for shell completion.
+objects that never change (`launcher.userdata.record_cache`); `names` holds the names for shell completion.
 """
 
 from __future__ import annotations

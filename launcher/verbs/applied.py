@@ -86,7 +86,7 @@ def unknown(known: Collection[str], target: Carries, url: str) -> Iterator[Carri
     return target.carried(lambda run: run not in there, url)
 
 
-def kept(target: Backend, view: RunView) -> bool:
+def listed_by_gitops(target: Backend, view: RunView) -> bool:
     """Whether a tool that applies objects from Git has the run's on its list. Raises SlipwayError."""
     claims = [claim for attempt in view.since_move[-1:] for claim in attempt.claims.values()]
     return isinstance(target, Carries) and target.kept(view.run, [claim.placement for claim in claims])

@@ -28,8 +28,8 @@ from launcher.spec.profile import Profile
 from launcher.spec.turns import at_turn
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.userdata.memory import Memory
-from launcher.userdata.reached import reached
+from launcher.userdata.cluster_contexts import reached
+from launcher.userdata.record_cache import Memory
 
 WRITER: Final = "cancel"
 PARALLEL: Final = 16

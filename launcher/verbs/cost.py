@@ -14,11 +14,11 @@ from launcher.decoding import unpacker
 from launcher.errors import NotFound
 from launcher.parallel import Threads
 from launcher.protocol.read import read_run
-from launcher.results.bill import MICRO, Bill, Charge, MachineTime, bill, machine_times, until_now
+from launcher.results.run_cost import MICRO, Bill, Charge, MachineTime, bill, machine_times, until_now
 from launcher.spec.prices.rates import STORAGE, Prices, Rate, any_rate, exact, worst_case
 from launcher.store.base import Meta, Store
 from launcher.store.layout import RUNS, RunKeys
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 from launcher.verbs.status import PARALLEL, Line
 
 TEAM: Final = "team"  # the label of `--by team`

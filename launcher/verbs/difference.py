@@ -8,13 +8,13 @@ from typing import Final
 
 import msgspec
 
-from launcher.spec.code.environment import LocalEnvironment, is_local, kept, told
+from launcher.spec.code.environment import LocalEnvironment, describe_changes, is_local, stored_environment
 from launcher.spec.code.overlay import Overlay, Packed
 from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
-from launcher.userdata.newest import newest
+from launcher.userdata.newest_runs import newest
 from launcher.verbs.overlays import changed_files
 
 _NAMED: Final = 5  # files in a line, at most
@@ -44,8 +44,8 @@ def only_code_or_packages_differ(
             parts.append(f"the files of `code`{_listed(known[digests])}")
         was = {role.image.environment for role in before.roles.values()}
         if environment is not None and was != {role.image.environment for role in job.roles.values()}:
-            old = next((found for digest in was if (found := kept(digest)) is not None), None)
-            parts.append(f"packages{told(old and old.parts, environment.parts)}")
+            old = next((found for digest in was if (found := stored_environment(digest)) is not None), None)
+            parts.append(f"packages{describe_changes(old and old.parts, environment.parts)}")
         if parts:
             yield (
                 f"{run} is a new run: nothing differs from {run_id(before)} but {' and '.join(parts)}; "

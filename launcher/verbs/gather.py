@@ -29,7 +29,7 @@ from launcher.store.layout import RUNS, RunKeys, group
 from launcher.store.manifest import make_executable, undamaged
 from launcher.store.opening import open_store
 from launcher.store.paths import stored_name
-from launcher.store.transfer import Damaged, Lanes, Meter, Progress
+from launcher.store.transfer import Damaged, Meter, Progress, TransferThreads
 from launcher.verbs.gather_plan import WHAT, Item, Plan, plan_run
 
 OUTPUTS: Final = "outputs"  # in `what`: all that a job declares as its outputs
@@ -89,7 +89,7 @@ def gather(
         raise BadInput(f"--to {to} is the store itself")
     runs = runs if folder else with_sources(store, runs)
     meter = Meter(0, progress)
-    with Lanes() as lanes, ThreadPoolExecutor(4, thread_name_prefix="slipway-gather") as pool:
+    with TransferThreads() as lanes, ThreadPoolExecutor(4, thread_name_prefix="slipway-gather") as pool:
         copies = [_Copy(store, target, run, kinds, folder, lanes, meter) for run in runs]
         try:
             done = list(pool.map(lambda copy: copy(), copies))
@@ -140,7 +140,14 @@ class _Copy:
     """Copies one run to the target."""
 
     def __init__(
-        self, store: Store, target: Store, run: str, kinds: frozenset[str], folder: bool, lanes: Lanes, meter: Meter
+        self,
+        store: Store,
+        target: Store,
+        run: str,
+        kinds: frozenset[str],
+        folder: bool,
+        lanes: TransferThreads,
+        meter: Meter,
     ) -> None:
         self._store, self._target, self._run, self._kinds, self._folder = store, target, run, kinds, folder
         self._lanes, self._meter = lanes, meter

@@ -14,7 +14,7 @@ from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, groups_by_age
 from launcher.store.layout import GROUPS
 from launcher.store.proof import check_empty
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 from launcher.verbs.status import STATES, Line
 
 

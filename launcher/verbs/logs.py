@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.errors import NotFound, SlipwayError
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
@@ -60,7 +60,7 @@ def tail_of_failure(store: Store, run: str, count: int) -> tuple[str, list[str]]
     with contextlib.suppress(SlipwayError):
         for piece in _bounded(log.more(), 1 << 20):
             body += piece.body
-    text = foreign.log(bytes(body), colours=False)
+    text = safe_text.log(bytes(body), colours=False)
     return member, [line[:400] for line in text.splitlines()[-count:]]
 
 

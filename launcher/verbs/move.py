@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from launcher.backends.base import Backend, SentParts
-from launcher.errors import BadInput, Conflict, NoPlace, NotFound, SlipwayError
+from launcher.errors import BadInput, Conflict, NoCapacity, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.finish import onlookers
 from launcher.protocol.moving import put_move
@@ -62,7 +62,7 @@ def move(store: Store, run: str, backend_of: BackendOf, to: str = "") -> Moved:
     if begun(view, backend_of):
         if to not in ("", names[view.turn]):
             raise Conflict(f"{run} is on its way to {names[view.turn]}; move it there first: launcher move {run}")
-        return Moved(run, names[view.turn], "completed", carry_out(store, view, backend_of))
+        return Moved(run, names[view.turn], "completed", complete_move(store, view, backend_of))
     if to == names[view.turn]:
         return Moved(run, to, "there")
     if view.turn + 1 >= len(names):
@@ -72,10 +72,10 @@ def move(store: Store, run: str, backend_of: BackendOf, to: str = "") -> Moved:
     step = decide.move(onlookers(view, job), None, asked=True)
     if step is None:
         raise Conflict(f"{run} has ended, its record is not written yet: launcher status {run}")
-    return take(store, view, backend_of, step, BY_HAND)
+    return begin_move(store, view, backend_of, step, BY_HAND)
 
 
-def pass_on(store: Store, run: str, backend_of: BackendOf, error: NoPlace) -> Moved:
+def move_until_placed(store: Store, run: str, backend_of: BackendOf, error: NoCapacity) -> Moved:
     """Moves a run for which its backend has just said that it has no place, until one of its backends takes it. Raises
     the error of the last."""
     while True:
@@ -85,12 +85,12 @@ def pass_on(store: Store, run: str, backend_of: BackendOf, error: NoPlace) -> Mo
         if step is None:
             raise error
         try:
-            return take(store, view, backend_of, step, str(error))
-        except NoPlace as another:
+            return begin_move(store, view, backend_of, step, str(error))
+        except NoCapacity as another:
             error = another
 
 
-def take(store: Store, view: RunView, backend_of: BackendOf, step: Move, why: str) -> Moved:
+def begin_move(store: Store, view: RunView, backend_of: BackendOf, step: Move, why: str) -> Moved:
     """Moves a run as the protocol says. Raises Conflict when another claim came first, and BadInput or Unreachable,
     before anything is written, when the next backend cannot take the run."""
     assert view.job is not None
@@ -103,7 +103,7 @@ def take(store: Store, view: RunView, backend_of: BackendOf, step: Move, why: st
     view = read_run(store, view.run)
     if not target:
         raise Conflict(f"{view.run} was not moved: attempt {step.attempt} has begun meanwhile")
-    return Moved(view.run, target, "moved", carry_out(store, view, backend_of))
+    return Moved(view.run, target, "moved", complete_move(store, view, backend_of))
 
 
 def begun(view: RunView, backend_of: BackendOf) -> bool:
@@ -114,18 +114,18 @@ def begun(view: RunView, backend_of: BackendOf) -> bool:
     return _reach(job, backend_of).look_up(view.run) is None
 
 
-def carry_out(store: Store, view: RunView, backend_of: BackendOf) -> tuple[str, ...]:
+def complete_move(store: Store, view: RunView, backend_of: BackendOf) -> tuple[str, ...]:
     """Does what the claim of a move says: ends the run's objects on the backends that it has left, and submits it to
     the one whose turn it is. It may be repeated. Returns a line for each backend that could not be told; its processes
     end without that, as the store says."""
-    problems = leave(view, backend_of)
+    problems = end_on_former(view, backend_of)
     job = view.placed
     assert job is not None
     submit(group_of({view.run: job}), store, _reach(job, backend_of))
     return problems
 
 
-def leave(
+def end_on_former(
     view: RunView, backend_of: BackendOf, *, plan: bool = False, tell: Callable[[str], None] = lambda name: None
 ) -> tuple[str, ...]:
     """Ends what the backends still have that the run has left; `tell` gets the name of each that had something."""

@@ -93,7 +93,9 @@ class Notifier:
                     if isinstance(number, int):
                         rows.append(Notified(line.run, notice.event, name, "would be sent", notice.text))
                     continue
-                did, why = ledger.tell(self.store, notice, name, partial(self.attempt, channel), told, way=channel.way)
+                did, why = ledger.send_notice(
+                    self.store, notice, name, partial(self.attempt, channel), told, way=channel.way
+                )
                 left = left or did in (ledger.BUSY, ledger.UNSENT)
                 if did in SHOWN and (did != ledger.GIVEN_UP or why):
                     rows.append(Notified(line.run, notice.event, name, did, why or notice.text))

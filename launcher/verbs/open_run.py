@@ -12,10 +12,10 @@ import msgspec
 
 from launcher.backends.base import Handle
 from launcher.decoding import decode_record
-from launcher.errors import Conflict, NoPlace, NotMadeYet, SlipwayError
+from launcher.errors import Conflict, NoCapacity, NotMadeYet, SlipwayError
 from launcher.protocol import reaping, steps
 from launcher.protocol.applied import was_applied
-from launcher.protocol.finish import finish, onlookers, own_place, silence
+from launcher.protocol.finish import finish, is_own_placement, onlookers, seconds_silent
 from launcher.protocol.read import unlisted
 from launcher.protocol.reaping import Open, Situation
 from launcher.protocol.records import Event, Placement
@@ -27,8 +27,8 @@ from launcher.spec.turns import order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.verbs.leftovers import Reaped
-from launcher.verbs.move import carry_out, leave, take
-from launcher.verbs.status import BackendOf, backend_says, note_if_applied
+from launcher.verbs.move import begin_move, complete_move, end_on_former
+from launcher.verbs.status import BackendOf, ask_backend, note_if_applied
 
 WRITER: Final = "reap"
 
@@ -39,7 +39,7 @@ class OpenRun:
     def __init__(self, store: Store, view: RunView, job: ResolvedJob, backend_of: BackendOf, plan: bool) -> None:
         self.store, self.view, self.job, self.backend_of, self.plan = store, view, job, backend_of, plan
         self.backend = order(job)[view.turn]  # its name
-        self.said = backend_says(store, view, backend_of)
+        self.said = ask_backend(store, view, backend_of)
         if not plan:  # before anything is concluded from the absence of its object
             note_if_applied(store, view, self.said, backend_of(view.placed or job))
         self.deletion = self._deletion()
@@ -80,8 +80,8 @@ class OpenRun:
             run=onlookers(view, self.job, said.dead),
             active=said.active,
             evidence=said.reason,
-            own=own_place(view, said.here),
-            absent=silence(view) if said.absent else None,
+            own=is_own_placement(view, said.here),
+            absent=seconds_silent(view) if said.absent else None,
             object=said.seen is not None,
             explained=bool(said.message),
             shared=said.seen is not None and bool(said.active) and said.seen.handle.name != view.run,
@@ -116,7 +116,7 @@ class OpenRun:
         def stopped(name: str) -> None:
             self.done.append(Reaped(self.view.run, "stopped", f"{name} still had it; it has moved on"))
 
-        faults = leave(self.view, self.backend_of, plan=self.plan, tell=stopped)
+        faults = end_on_former(self.view, self.backend_of, plan=self.plan, tell=stopped)
         self.done += [Reaped(self.view.run, "unreachable", line) for line in faults]
         self.now = self.now._replace(left=True)
 
@@ -125,8 +125,8 @@ class OpenRun:
         run = self.view.run
         try:
             if not self.plan:
-                carry_out(self.store, self.view, self.backend_of)
-        except (NoPlace, NotMadeYet) as error:
+                complete_move(self.store, self.view, self.backend_of)
+        except (NoCapacity, NotMadeYet) as error:
             self.done.append(Reaped(run, "unsubmitted", str(error)))
         except SlipwayError as error:
             self.done.append(Reaped(run, "unreachable", str(error)))
@@ -141,10 +141,10 @@ class OpenRun:
         run, why, target = self.view.run, self._message() or str(step.reason), order(self.job)[self.view.turn + 1]
         try:
             if not self.plan:
-                take(self.store, self.view, self.backend_of, step, why)
+                begin_move(self.store, self.view, self.backend_of, step, why)
         except Conflict as error:
             return Reaped(run, "unknown", str(error))
-        except (NoPlace, NotMadeYet) as error:
+        except (NoCapacity, NotMadeYet) as error:
             return Reaped(run, "moved", f"to {target}: {why}; {error}")
         except SlipwayError as error:
             return Reaped(run, "unreachable", f"it may go on at {target}: {error}")

@@ -20,13 +20,13 @@ from launcher.backends.base import (
 )
 from launcher.clock import boottime
 from launcher.errors import SlipwayError
-from launcher.results.bill import MachineTime, machine_rate
+from launcher.results.run_cost import MachineTime, machine_rate
 from launcher.spec.backends import backends, traits
 from launcher.spec.prices.rates import Prices, disk_price, rate
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.userdata.cache import Cache
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 from launcher.verbs.cost import GIB, RunCost, costs
 from launcher.verbs.leftovers import LEAVING
 from launcher.verbs.status import Line, list_runs, read_lines

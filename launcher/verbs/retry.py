@@ -16,7 +16,14 @@ from launcher.protocol.records import Result
 from launcher.runtime.uploads.stored_checkpoints import resumed
 from launcher.spec.check.refusals import refuse_tokens
 from launcher.spec.check.schema import BLOCKS, JOB
-from launcher.spec.code.environment import LocalEnvironment, is_local, kept, local_environment, other_packages, told
+from launcher.spec.code.environment import (
+    LocalEnvironment,
+    describe_changes,
+    is_local,
+    local_environment,
+    other_packages,
+    stored_environment,
+)
 from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
 from launcher.spec.model import Budget, ResolvedJob
 from launcher.spec.read import override
@@ -27,7 +34,7 @@ from launcher.spec.values.source import YamlDocument
 from launcher.spec.values.types import Context
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.userdata.reached import reached
+from launcher.userdata.cluster_contexts import reached
 
 SETTABLE: Final = ("limits", "labels", "resources", "timing", *BLOCKS)
 
@@ -128,8 +135,8 @@ def _todays(job: ResolvedJob, instead_of: Callable[[str], LocalEnvironment | Non
         if is_local(made_with) and (now := instead_of(made_with)) is not None:
             image = msgspec.structs.replace(role.image, environment=now.digest)
             job = msgspec.structs.replace(job, roles={**job.roles, name: msgspec.structs.replace(role, image=image)})
-            old = kept(made_with)
-            differ = told(old and old.parts, now.parts)
+            old = stored_environment(made_with)
+            differ = describe_changes(old and old.parts, now.parts)
             before, what = made_with, f"the packages of this machine are not those that it ran with{differ}"
     return job, before, what
 

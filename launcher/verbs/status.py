@@ -16,13 +16,13 @@ from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreach
 from launcher.parallel import Threads
 from launcher.protocol import decide
 from launcher.protocol.applied import note_applied, was_applied
-from launcher.protocol.finish import Here, finish, nowhere, onlookers, own_place, silence
+from launcher.protocol.finish import Here, finish, is_own_placement, nowhere, onlookers, seconds_silent
 from launcher.protocol.fold import State, Status, fold
 from launcher.protocol.read import read_ended, read_events, read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason, named
-from launcher.results.bill import HANDLE, REFUSED, STATE, HeldTime, held_times
+from launcher.results.run_cost import HANDLE, REFUSED, STATE, HeldTime, held_times
 from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
@@ -32,11 +32,11 @@ from launcher.store.base import Store, settable
 from launcher.store.layout import RUNS, WORKS, RunKeys, work_run
 from launcher.store.proof import runs_of
 from launcher.userdata.cache import Cache
-from launcher.userdata.interrupted import repair
-from launcher.userdata.memory import Memory
-from launcher.userdata.reached import reached
-from launcher.verbs.applied import kept
-from launcher.verbs.glance import glance
+from launcher.userdata.cluster_contexts import reached
+from launcher.userdata.interrupted_submits import repair
+from launcher.userdata.record_cache import Memory
+from launcher.verbs.applied import listed_by_gitops
+from launcher.verbs.quick_read import quick_read
 
 FINAL = ("succeeded", "failed", "cancelled")
 DAMAGED = "damaged"  # a record of the run cannot be read: what it does, or how it ended, is not known
@@ -145,10 +145,10 @@ def read_line(
     """Reads one run from the store; with `backend_of`, a missing result is written first. With `memory` a run costs few
     requests, and its view has only what its line needs."""
     view, status = _few_requests(store, run, memory) if memory is not None else _in_full(store, run)
-    said = Said(None)
+    said = BackendReport(None)
     if backend_of is not None and (_silent(view) or _incomplete(works or RecordedWorks(store), view, status)):
         if view.result is None:
-            said = backend_says(store, view, backend_of)
+            said = ask_backend(store, view, backend_of)
             note_if_applied(store, view, said)
         result = None
         if view.result is not None or _ends(view, said):
@@ -177,7 +177,7 @@ def read_line(
     return view, line
 
 
-def _may_move(view: RunView, said: Said) -> str:
+def _may_move(view: RunView, said: BackendReport) -> str:
     """What to do about a run that its next backend may take, or that has moved and is not there yet; "" otherwise."""
     if view.job is None or not view.job.alternatives or view.result is not None or view.cancelled:
         return ""
@@ -187,7 +187,7 @@ def _may_move(view: RunView, said: Said) -> str:
     ends = said.reason if said.active is False else None
     step = decide.move(
         onlookers(view, view.job, said.dead), said.active, ends, own=said.active is not None,
-        absent=silence(view) if said.absent else None,
+        absent=seconds_silent(view) if said.absent else None,
     )  # fmt: skip
     return f"{step.reason}: it may go on at {names[view.turn + 1]}: launcher move {view.run}" if step else ""
 
@@ -212,20 +212,20 @@ def _few_requests(store: Store, run: str, memory: Memory) -> tuple[RunView, Stat
 
 def _alive(store: Store, run: str, memory: Memory) -> tuple[RunView, Status] | None:
     """Reads a run that waits, or whose ranks all send heartbeats, in few requests. None: it must be read in full."""
-    view = glance(store, run, memory)
+    view = quick_read(store, run, memory)
     if view is None or _silent(view):
         return None
     status = fold(view)
     return None if status.state in (State.STOPPING, *FINAL) else (view, status)
 
 
-def _ends(view: RunView, said: Said) -> bool:
+def _ends(view: RunView, said: BackendReport) -> bool:
     """Whether `finish` would write something, judged by this view. `finish` itself reads the run again before it
     writes."""
     if view.job is None:
         return True
-    own = own_place(view, said.here)
-    absent = silence(view) if said.absent else None
+    own = is_own_placement(view, said.here)
+    absent = seconds_silent(view) if said.absent else None
     ranks = onlookers(view, view.job, said.dead)
     return decide.finish(ranks, said.active, evidence=said.reason, own=own, absent=absent) is not None
 
@@ -270,7 +270,7 @@ class RecordedWorks:
         return self._store.head(key) is not None
 
 
-class Said(NamedTuple):
+class BackendReport(NamedTuple):
     """What a backend says of a run. `active`: something runs or may start; None when it cannot be known from here.
     `reason`, `message`: why the object ended, why it does not start, or why nothing is known. `seen`: the object.
     `here`: whether a claim was made on this backend. `dead`: whether the process of such a claim has certainly ended.
@@ -286,33 +286,35 @@ class Said(NamedTuple):
     absent: bool = False  # the run was applied without submit, and its object is gone
 
 
-def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
+def ask_backend(store: Store, view: RunView, backend_of: BackendOf) -> BackendReport:
     """Asks the run's backend. A backend on which the run does not run (another folder's queue, another cluster) knows
     nothing of it, even if it has an object of that name."""
     job = view.placed
     backend = backend_of(job) if job is not None else None
     if job is None or backend is None:
-        return Said(None)
+        return BackendReport(None)
     try:
         observation = backend.look_up(view.run)
         if observation is None and isinstance(backend, Spread):
             for line in backend.elsewhere([view.run]).values():
-                return Said(None, message=f"unknown from here: {line}")
+                return BackendReport(None, message=f"unknown from here: {line}")
         if observation is None and isinstance(backend, Strands):
             observation = backend.stranded(view.run, job)
         if observation is None and not view.since_move and not view.cancelled:
             command = repair(store.url, view.run, backend.place)
             if command:
                 why = _refusal(store, view) or "its submit was interrupted"
-                return Said(None, message=f"{why}, and no backend has the run: {command}", repair=command)
+                return BackendReport(None, message=f"{why}, and no backend has the run: {command}", repair=command)
         here = partial(backend.here, seen=observation)
-        if (observation is None or not observation.active) and not own_place(view, here):
-            return Said(None, message=_elsewhere(view))
-        absent = observation is None and (was_applied(view) or (bool(view.attempts) and kept(backend, view)))
+        if (observation is None or not observation.active) and not is_own_placement(view, here):
+            return BackendReport(None, message=_elsewhere(view))
+        absent = observation is None and (
+            was_applied(view) or (bool(view.attempts) and listed_by_gitops(backend, view))
+        )
     except SlipwayError as error:
-        return Said(None, message=str(error).partition("\n")[0])
+        return BackendReport(None, message=str(error).partition("\n")[0])
     if observation is not None:
-        return Said(
+        return BackendReport(
             observation.active,
             named(observation.reason),
             observation.evidence,
@@ -320,8 +322,10 @@ def backend_says(store: Store, view: RunView, backend_of: BackendOf) -> Said:
             here,
             partial(backend.dead, seen=observation),
         )
-    told = absent and bool(view.attempts) and silence(view) < decide.GONE_FOR_GOOD
-    return Said(False, None, ABSENT if told else "", None, here, partial(backend.dead, seen=observation), absent=absent)
+    told = absent and bool(view.attempts) and seconds_silent(view) < decide.GONE_FOR_GOOD
+    return BackendReport(
+        False, None, ABSENT if told else "", None, here, partial(backend.dead, seen=observation), absent=absent
+    )
 
 
 def _refusal(store: Store, view: RunView) -> str:
@@ -343,7 +347,7 @@ def _may_only_read() -> Iterator[None]:
             raise
 
 
-def note_if_applied(store: Store, view: RunView, said: Said, backend: Backend | None = None) -> None:
+def note_if_applied(store: Store, view: RunView, said: BackendReport, backend: Backend | None = None) -> None:
     """Notes that somebody applies the object of a run that was submitted: its file was committed later. Only of a run
     that has started, because the absence of another's object says nothing in any case. `backend`: asked about an object
     that has no mark, too. A store that takes no writes is passed over."""
@@ -354,7 +358,7 @@ def note_if_applied(store: Store, view: RunView, said: Said, backend: Backend | 
         if seen is None:
             applied = said.absent
         else:
-            applied = seen.applied or (seen.active and backend is not None and kept(backend, view))
+            applied = seen.applied or (seen.active and backend is not None and listed_by_gitops(backend, view))
         if applied:
             note_applied(store, view.run, seen.handle.place.get("namespace", "") if seen is not None else "")
 

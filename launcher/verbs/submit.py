@@ -13,23 +13,23 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.backends.base import Backend
 from launcher.deleting.guard import served_by
 from launcher.errors import Conflict, SlipwayError
 from launcher.parallel import Threads
 from launcher.protocol import decide
-from launcher.protocol.deleted import read_deleted, told
+from launcher.protocol.deleted import describe_deletion, read_deleted
 from launcher.protocol.facts import facts
 from launcher.protocol.view import RunView
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
-from launcher.store.known import entry, marked
+from launcher.store.known_stores import entry, marked
 from launcher.store.opening import make_store
-from launcher.userdata.interrupted import noted
-from launcher.verbs.ended import compare_ended
+from launcher.userdata.interrupted_submits import noted
+from launcher.verbs.compare_ended import compare_ended
 from launcher.verbs.submit_steps import PARALLEL, GroupSubmit, PendingRun, read_pending, upload
 from launcher.verbs.submit_steps import Submitted as Submitted
 
@@ -64,7 +64,7 @@ def submit(
     overlays  digest -> what the jobs name and the store may lack: code overlays, Python environments
     checked   folder that remembers which stores were found sound, so that each is checked once; None: not checked
     plan      only says what would be done; writes nothing
-    notes     folder that remembers a submit until its end (launcher.userdata.interrupted); None: it is not remembered
+    notes     folder that remembers a submit until its end (launcher.userdata.interrupted_submits); None: none does
     ceiling   what the runs may cost together; None: what an earlier submit of this group said, if any did
     tell      is given a line for each new run that only its code or packages make another one than the newest of its
               name; `environment`: this machine's packages, where the jobs run with them
@@ -120,8 +120,8 @@ def _refuse_deleted(store: Store, group: Group, ones: Mapping[str, PendingRun], 
         if record is not None and not served_by(store, work_hash(ones[above].job)):
             reader, maker = (group.names.get(run, run) for run in (readers[above], above))
             raise Conflict(
-                f"{reader} reads what {maker} made, and {told(record)}. Compute it again: launcher retry {above}, and "
-                "submit this when that has succeeded; or all of it: --fresh N"
+                f"{reader} reads what {maker} made, and {describe_deletion(record)}. Compute it again: "
+                f"launcher retry {above}, and submit this when that has succeeded; or all of it: --fresh N"
             )
 
 
@@ -146,7 +146,7 @@ def check_store(store: Store, checked: Path | None) -> None:
 def failure(done: Iterable[Submitted]) -> SlipwayError | None:
     """The error for runs that had failed or were cancelled before; it names the commands that start them again."""
     lines = [
-        foreign.line(
+        safe_text.line(
             f"{submitted.run} {submitted.state}{': ' + submitted.reason if submitted.reason else ''}"
             f"{' (' + submitted.message + ')' if submitted.message else ''}; again: launcher retry {submitted.run}"
         )

@@ -17,7 +17,7 @@ from launcher.parallel import Threads
 from launcher.protocol import decide, steps
 from launcher.protocol.applied import note_applied
 from launcher.protocol.ceiling import write_ceilings
-from launcher.protocol.deleted import read_deleted, told
+from launcher.protocol.deleted import describe_deletion, read_deleted
 from launcher.protocol.facts import facts
 from launcher.protocol.finish import adopt, complete_works, finish, lacks_works, nowhere
 from launcher.protocol.read import read_run
@@ -32,7 +32,7 @@ from launcher.spec.turns import as_written
 from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.find import GroupRecord
-from launcher.verbs.ended import compare_results
+from launcher.verbs.compare_ended import compare_results
 
 if TYPE_CHECKING:
     from launcher.spec.code.overlay import Packed
@@ -218,7 +218,7 @@ class GroupSubmit:
         reason, message = (str(result.reason), result.message) if result else ("", "")
         self.complete(run, one)
         if one.deleted is not None:
-            reason, message = DELETED, told(one.deleted)
+            reason, message = DELETED, describe_deletion(one.deleted)
         elif result is not None and result.adopted is not None:
             reason = ADOPTED
         one.done = Submitted(run, self._name(run), one.action.outcome, reason, message)

@@ -13,8 +13,8 @@ from launcher.protocol.view import AttemptView
 from launcher.spec.model import ResolvedJob, Resources
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.userdata.memory import Memory
-from launcher.verbs.glance import glance
+from launcher.userdata.record_cache import Memory
+from launcher.verbs.quick_read import quick_read
 from launcher.verbs.status import PARALLEL, Line
 
 
@@ -58,7 +58,7 @@ def usage(store: Store, lines: Sequence[Line], memory: Memory) -> list[Used]:
 
 def _one(store: Store, line: Line, memory: Memory) -> Used | None:
     try:
-        view = glance(store, line.run, memory)
+        view = quick_read(store, line.run, memory)
     except NotFound:
         return None
     if view is None or view.job is None or not view.since_move:

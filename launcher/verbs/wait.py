@@ -9,7 +9,7 @@ from typing import Final
 from launcher.errors import BadRecord
 from launcher.parallel import Threads
 from launcher.store.base import Store
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 from launcher.verbs.status import DAMAGED, BackendOf, Line, damaged, read_line
 
 POLL: Final = 0.5  # seconds between two readings of a store in a folder

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from sqlalchemy import Engine, text
 
-from launcher.monitor import searching
+from launcher.monitor import search_index
 from launcher.monitor import tables as t
 from launcher.monitor.database import open_database
 from launcher.monitor.server.queries import Queries
@@ -29,7 +29,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def copy(source: Path, engine: Engine, url: str) -> None:
     with sqlite3.connect(f"file:{source}?mode=ro", uri=True) as old, engine.begin() as connection:
-        searching.drop(connection)
+        search_index.drop(connection)
         raw = connection.connection.driver_connection
         assert isinstance(raw, psycopg.Connection)
         for table in COPIED:
@@ -39,7 +39,7 @@ def copy(source: Path, engine: Engine, url: str) -> None:
                     into.write_row(row)
     began = time.monotonic()
     with engine.begin() as connection:
-        assert searching.make(connection)
+        assert search_index.make(connection)
     with psycopg.connect(url, autocommit=True) as apart:
         apart.execute("VACUUM ANALYZE")
     print(f"indexes of the search and statistics: {time.monotonic() - began:.0f} s", flush=True)

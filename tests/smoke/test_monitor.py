@@ -18,7 +18,7 @@ from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.stream import Hub
-from launcher.monitor.server.waiting import WaitingReasons
+from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.protocol.records import Beat
 from launcher.spec.model import Output
 from launcher.spec.profile import LocalSettings, Profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from launcher.errors import NotFound
-from launcher.protocol.finish import silence
+from launcher.protocol.finish import seconds_silent
 from launcher.protocol.read import read_run
 from launcher.store.base import Store
 
@@ -33,7 +33,7 @@ def overdue(store: Store, run: str, status: str, missing: str) -> str:
             return f"{missing} was never sent, and the others have waited for it for {waiting / 60:.0f} min"
     if status != "NotResponding":
         return ""
-    silent = silence(view) if view.attempts else 0.0
+    silent = seconds_silent(view) if view.attempts else 0.0
     stale = view.job.timing.stale if view.job is not None else 0.0
     if silent <= stale + SILENT:
         return ""

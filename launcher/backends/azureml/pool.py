@@ -25,12 +25,12 @@ from launcher.backends.azureml.workspace import AzureRefused, RequestUnanswered,
 from launcher.backends.base import BilledMachine
 from launcher.decoding import decode_record
 from launcher.errors import Conflict, NotMadeYet, Unreachable
-from launcher.foreign import line
-from launcher.patience import LongWait
 from launcher.protocol.records import Event
-from launcher.results.bill import AT, ENDING, HANDLE, HEALTHY, INSTANCE, REGION, STATE, TYPE
+from launcher.results.run_cost import AT, ENDING, HANDLE, HEALTHY, INSTANCE, REGION, STATE, TYPE
+from launcher.safe_text import line
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
+from launcher.wait_hint import LongWait
 
 READY: Final = 2700.0  # seconds that a submit waits for its instances
 ENDED: Final = 900.0  # seconds that a cancel waits until they are gone

@@ -23,8 +23,8 @@ from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.names import workspace_of
 from launcher.backends.azureml.resources import COMPUTES, MAKES, URL, LooseResource, ask, listed, pages, pipeline
 from launcher.errors import BadInput, SlipwayError, Unreachable
-from launcher.foreign import line
 from launcher.install import install
+from launcher.safe_text import line
 from launcher.spec.values.yaml_text import dump
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ CREDENTIAL_FILES: Final = (
 
 
 @dataclass(frozen=True)
-class ContainerPlace:
+class ContainerSettings:
     """What this machine adds to a job: the submitter, the folders for scratch and private files, the GPUs."""
 
     user: str  # uid:gid of the submitter, as containers of this engine see it
@@ -115,7 +115,7 @@ def network(job: ResolvedJob) -> str:
     return chosen
 
 
-def user(job: ResolvedJob, place: ContainerPlace) -> str | None:
+def user(job: ResolvedJob, place: ContainerSettings) -> str | None:
     """uid:gid; None: the image's own user."""
     chosen: str = job.options.get("user", "me")
     return place.user if chosen == "me" else None if chosen == "image" else chosen
@@ -146,7 +146,7 @@ def credentials(private: Mapping[str, str], home: Path | None) -> dict[str, str]
 
 
 def environment(
-    job: ResolvedJob, run: str, member: str, start: int, queue: str, place: ContainerPlace
+    job: ResolvedJob, run: str, member: str, start: int, queue: str, place: ContainerSettings
 ) -> dict[str, str]:
     """The container's environment variables. `docker inspect` shows them, so none is a secret. `queue`: the id of the
     state folder, which tells this queue's runs from those of another host on the same engine."""
@@ -185,12 +185,12 @@ def environment(
     return variables
 
 
-def _hidden(place: ContainerPlace) -> list[str]:
+def _hidden(place: ContainerSettings) -> list[str]:
     files = [there for there in place.credentials.values() if there not in (AWS, *place.shown)]
     return files + ([f"{AWS}/credentials", f"{AWS}/config"] if AWS in place.credentials.values() else [])
 
 
-def mounts(job: ResolvedJob, place: ContainerPlace) -> list[Bind]:
+def mounts(job: ResolvedJob, place: ContainerSettings) -> list[Bind]:
     """What the container sees of this machine, without the volumes that the job names. Those win where both have a
     target."""
     binds = [Bind(str(place.work), WORK), Bind(str(place.private), PRIVATE)]
@@ -221,7 +221,7 @@ def _device(text: str) -> str:
 
 
 def settings(
-    job: ResolvedJob, run: str, member: str, start: int, mark: str, place: ContainerPlace, extra: Mapping[str, str]
+    job: ResolvedJob, run: str, member: str, start: int, mark: str, place: ContainerSettings, extra: Mapping[str, str]
 ) -> dict[str, Any]:
     """Keyword arguments for the SDK's create_container; those for the host are plain values under `host_config`.
 

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from launcher.backends.docker import container
-from launcher.backends.docker.container import ContainerPlace
+from launcher.backends.docker.container import ContainerSettings
 from launcher.backends.local.environment import machine
 from launcher.backends.local.state import StartRecord
 from launcher.backends.local.supervisor.spawner import UNKNOWN, Launch, LiveRuntime, NeverStarts, NotYet
@@ -76,7 +76,7 @@ class DockerSpawner:
         if not launch.job.store_access:
             files, copied = copies(files, shown, launch.work.parent / "credentials")
         container_place = replace_place(
-            place(engine, launch.work, private, record.gpus, files), shown=shown, groups=groups(launch.job)
+            container_settings(engine, launch.work, private, record.gpus, files), shown=shown, groups=groups(launch.job)
         )
         if container.user(launch.job, container_place) != container_place.user:
             _open_to_others(launch.work, private, *copied)
@@ -232,14 +232,16 @@ def groups(job: ResolvedJob) -> tuple[int, ...]:
     return tuple(sorted(gids))
 
 
-def place(engine: Engine, work: Path, private: Path, gpus: tuple[str, ...], files: Mapping[str, str]) -> ContainerPlace:
+def container_settings(
+    engine: Engine, work: Path, private: Path, gpus: tuple[str, ...], files: Mapping[str, str]
+) -> ContainerSettings:
     """The place of a container. In a rootless engine root in the container is the submitter; an engine that remaps uids
     can be told not to."""
     engine_info = engine.info()
     security = {part for option in engine_info.get("SecurityOptions") or () for part in option.split(",")}
     user = "0:0" if "name=rootless" in security else f"{os.getuid()}:{os.getgid()}"
     cpus = float(engine_info["NCPU"]) if engine_info.get("NCPU") else None
-    return ContainerPlace(user, work, private, gpus, files, cpus, remapped="name=userns" in security)
+    return ContainerSettings(user, work, private, gpus, files, cpus, remapped="name=userns" in security)
 
 
 def copies(files: Mapping[str, str], shown: tuple[str, ...], folder: Path) -> tuple[dict[str, str], list[Path]]:

@@ -53,7 +53,7 @@ def _read(place: Connection, kind: Kind, name: str, problems: list[str]) -> Queu
     return QueueCheck(name, INACTIVE, "no controller answers for it")
 
 
-def awaited(place: Connection, problems: list[str]) -> dict[str, dict[str, tuple[QueueCheck, ...]]]:
+def pending_checks(place: Connection, problems: list[str]) -> dict[str, dict[str, tuple[QueueCheck, ...]]]:
     """LocalQueue -> uid of a Job or JobSet -> the checks that have not said yes to it. Only of those that have their
     quota, or lost it because a check said no: others have not come to their checks yet."""
     found: dict[str, dict[str, tuple[QueueCheck, ...]]] = {}

@@ -27,9 +27,9 @@ from launcher.backends.kubernetes.objects import (
     files,
     handle,
 )
-from launcher.backends.kubernetes.watch.board import Board
-from launcher.backends.kubernetes.watch.looking import Looking, read_objects
+from launcher.backends.kubernetes.watch.event_cache import EventCache
 from launcher.backends.kubernetes.watch.snapshot import NAME, Snapshot
+from launcher.backends.kubernetes.watch.state_reader import StateReader, read_objects
 from launcher.errors import Conflict, SlipwayError, Unreachable
 from launcher.protocol.records import Placement
 from launcher.spec.hashing import run_hash, run_id
@@ -45,7 +45,7 @@ UNWATCHED: Final = 60.0  # seconds until a refused watch is tried again
 LISTED: Final = 10.0  # seconds for which Flux' inventories are not read again
 LOOK: Final = 5.0  # seconds after which a run is judged again even without a change: some states show only by time
 
-_boards: dict[tuple[int, str], Board] = {}
+_boards: dict[tuple[int, str], EventCache] = {}
 _starting = threading.Lock()
 
 
@@ -158,7 +158,7 @@ class KubernetesBackend(Connection):
         try:
             handles = dict(self.looking.find(runs))
             for run, namespace in self._in_others([run for run in runs if run not in handles]).items():
-                handles |= Looking(self.api, namespace).find([run])
+                handles |= StateReader(self.api, namespace).find([run])
             self._compare(handles.values(), refuse_results)
         except ApiRefused as error:
             if error.status != 403:
@@ -179,9 +179,11 @@ class KubernetesBackend(Connection):
     def elsewhere(self, runs: Collection[str]) -> Mapping[str, str]:
         """Run -> a line, for runs whose objects are in another namespace of this cluster, where neither the job nor the
         profile names one."""
-        from launcher.backends.kubernetes.elsewhere import told
+        from launcher.backends.kubernetes.elsewhere import describe_namespace
 
-        return {run: told(run, namespace, self.namespace) for run, namespace in self._in_others(runs).items()}
+        return {
+            run: describe_namespace(run, namespace, self.namespace) for run, namespace in self._in_others(runs).items()
+        }
 
     def _in_others(self, runs: Collection[str]) -> Mapping[str, str]:
         """Run -> its object's namespace, where that is another than ours and no option names ours."""
@@ -212,7 +214,7 @@ class KubernetesBackend(Connection):
 
     # watching
 
-    def _board_if_busy(self) -> Board | None:
+    def _board_if_busy(self) -> EventCache | None:
         board = _boards.get((id(self.api), self.namespace))
         if board is not None and board.living:
             return board
@@ -231,14 +233,14 @@ class KubernetesBackend(Connection):
                 self._unwatched = time.monotonic()  # without the right to watch, plain requests may still work
                 return None
 
-    def board(self) -> Board:
+    def board(self) -> EventCache:
         """The watch over this backend's namespace, one for each process. Raises Unreachable, ApiRefused."""
         api = self.api
         key = (id(api), self.namespace)
         with _starting:
             board = _boards.get(key)
             if board is None or not board.living:
-                board = Board(api, self.namespace, self.login.context)
+                board = EventCache(api, self.namespace, self.login.context)
                 board.start()
                 _boards[key] = board
             return board

@@ -15,8 +15,8 @@ from launcher.backends.kubernetes.compare.carried import runs_of
 from launcher.backends.kubernetes.compare.there import inspect_there, told
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.objects import Kind, Metadata, handle
-from launcher.backends.kubernetes.watch.looking import read_objects
 from launcher.backends.kubernetes.watch.snapshot import NAME
+from launcher.backends.kubernetes.watch.state_reader import read_objects
 
 PARALLEL: Final = 16
 

@@ -10,8 +10,8 @@ from launcher.backends.base import BackendObservation
 from launcher.backends.kubernetes.access.login import Login, login
 from launcher.backends.kubernetes.api import Api
 from launcher.backends.kubernetes.objects import Kind
-from launcher.backends.kubernetes.watch.looking import Looking
 from launcher.backends.kubernetes.watch.snapshot import Owner, Snapshot
+from launcher.backends.kubernetes.watch.state_reader import StateReader
 from launcher.errors import BadInput
 
 _shared: dict[tuple[str, str], Api] = {}
@@ -63,8 +63,8 @@ class Connection:
         return str(self.options.get("namespace") or self.login.namespace)
 
     @property
-    def looking(self) -> Looking:
-        return Looking(self.api, self.namespace)
+    def looking(self) -> StateReader:
+        return StateReader(self.api, self.namespace)
 
     def look_closely(self, run: str) -> tuple[BackendObservation | None, Snapshot, Owner | None]:
         """The run's present state in the cluster, with the snapshot and the owner from which it was read."""

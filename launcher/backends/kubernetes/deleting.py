@@ -13,8 +13,8 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.objects import CARRIERS, CONFIG_MAP, POD, POD_GROUP, Kind, Metadata
 from launcher.backends.kubernetes.watch import reasons
-from launcher.backends.kubernetes.watch.looking import Looking
 from launcher.backends.kubernetes.watch.snapshot import Owner, Snapshot, index
+from launcher.backends.kubernetes.watch.state_reader import StateReader
 
 PARALLEL: Final = 32
 
@@ -25,14 +25,14 @@ def cancel(api: Api, handles: Collection[Handle], namespace: str) -> None:
     cancelled = {handle.run for handle in handles}
 
     def end(handle: Handle) -> None:
-        _cancel(Looking(api, handle.place.get("namespace") or namespace), handle, cancelled)
+        _cancel(StateReader(api, handle.place.get("namespace") or namespace), handle, cancelled)
 
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cancel") as threads:
         for _ in threads.map(end, handles):
             pass
 
 
-def _cancel(looking: Looking, handle: Handle, wanted: set[str]) -> None:
+def _cancel(looking: StateReader, handle: Handle, wanted: set[str]) -> None:
     owner = looking.owner(handle.run)
     if owner is None or (handle.place.get("uid") or owner.metadata.uid) != owner.metadata.uid:
         return  # deleted, or replaced by a new object

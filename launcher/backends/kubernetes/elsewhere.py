@@ -38,7 +38,7 @@ def namespaces(connection: Connection, runs: Collection[str]) -> Mapping[str, st
     return places
 
 
-def told(run: str, namespace: str, own: str) -> str:
+def describe_namespace(run: str, namespace: str, own: str) -> str:
     """A line about a run in another namespace."""
     return (
         f"{run} is in namespace {namespace} of this cluster, and its job names none: this kubeconfig's is {own}; add "

@@ -30,8 +30,8 @@ APPLIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration", 
 FINGERPRINT: Final = "slipway.dev/fingerprint"  # run hash; for several runs, sha256 over their sorted run hashes
 RUNS: Final = "slipway.dev/runs"  # JSON: run id -> run hash
 RENDERER: Final = "slipway.dev/renderer"  # RENDERER_VERSION; never compared
-# Raise it when the same job renders to another object, and keep what the version before wrote (Seat.former): objects in
-# clusters and in Git stay ours
+# Raise it when the same job renders to another object, and keep what the version before wrote (PodContext.former):
+# objects in clusters and in Git stay ours
 RENDERER_VERSION: Final = "0.1.0-2"
 FORMER: Final = "0.1.0"  # until 28 November 2026
 STORE: Final = "slipway.dev/store"

@@ -17,7 +17,7 @@ from launcher.backends.kubernetes.check.rules.forms import Say, items, mapping
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFindings
 from launcher.backends.kubernetes.render.merging import KEYS, below, merge
 from launcher.backends.kubernetes.render.patch import patch_faults
-from launcher.backends.kubernetes.render.pod import Seat, template
+from launcher.backends.kubernetes.render.pod import PodContext, template
 from launcher.spec.model import Image, Limits, ResolvedJob, Resources, Role
 from launcher.spec.values.problems import show
 from launcher.spec.values.source import Route
@@ -110,4 +110,4 @@ def _pod() -> dict[str, Any]:
     need = Resources(cpus=1.0, memory=1 << 30)
     role = Role(command=("true",), image=image, resources=need)
     job = ResolvedJob("job", {"main": role}, "s3://store/runs", "kubernetes", limits=Limits(deadline=3600.0))
-    return template(job, "job-000000000000", "main", Seat("job"))
+    return template(job, "job-000000000000", "main", PodContext("job"))

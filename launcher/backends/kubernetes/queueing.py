@@ -9,7 +9,7 @@ import msgspec
 
 from launcher.backends.base import QueueCheck, QueueListing, QueuePosition, QueueQuota, QueueState
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.admission import awaited, checks_of
+from launcher.backends.kubernetes.admission import checks_of, pending_checks
 from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, ApiRefused
 from launcher.backends.kubernetes.check.quantity import NANO, nanos
 from launcher.backends.kubernetes.connection import Connection
@@ -56,7 +56,7 @@ def listing(place: Connection) -> QueueListing:
             behind[name] = _cluster_queue(place, cluster, name, problems)
             checks[name] = checks_of(place, behind[name] or {}, cluster.group, problems)
         if held is None and (checks[name] or behind[name] is None):
-            held = awaited(place, unchecked)
+            held = pending_checks(place, unchecked)
         open_checks = (held or {}).get(str(queue["metadata"]["name"]), {})
         waiting = _waiting(place, str(queue["metadata"]["name"]), open_checks, problems)
         states.append(_state(place, queue, behind[name], checks[name], *waiting))

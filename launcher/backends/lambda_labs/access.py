@@ -117,7 +117,7 @@ def access(job: ResolvedJob) -> dict[str, str]:
     }
 
 
-class FreshAccess:
+class RenewedAccess:
     """The variables of `access` for each launch of a job's machines, made anew once they are older than `FRESH`: their
     life must not pass while submit waits for capacity."""
 
@@ -141,7 +141,7 @@ def archive_url(job: ResolvedJob, digest: str, given: Mapping[str, str]) -> str:
     return _signed("get_object", job, key, given) if job.store.startswith("s3://") else f"{job.store}/{key}"
 
 
-def event_place(job: ResolvedJob, number: str, given: Mapping[str, str]) -> str:
+def event_url(job: ResolvedJob, number: str, given: Mapping[str, str]) -> str:
     """Where a machine says that no runtime can start on it. `number`: of its launch."""
     key = layout.RunKeys(run_id(job)).event(0, f"{MACHINE}-{number}", 0)
     if job.store.startswith("s3://"):

@@ -9,7 +9,7 @@ from typing import Final
 
 from launcher.backends.lambda_labs.api import EffectUnknown, LambdaApi, LambdaRefused
 from launcher.errors import Unreachable
-from launcher.patience import LongWait
+from launcher.wait_hint import LongWait
 
 PATIENCE: Final = 300  # looks; about as many seconds
 ASK_AGAIN: Final = 15  # looks between two requests

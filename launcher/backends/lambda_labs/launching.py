@@ -24,10 +24,10 @@ from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, REGI
 from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, request_of
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.clock import boottime
-from launcher.errors import BadInput, Conflict, NoPlace, SlipwayError, Unreachable
-from launcher.patience import LongWait
+from launcher.errors import BadInput, Conflict, NoCapacity, SlipwayError, Unreachable
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
+from launcher.wait_hint import LongWait
 
 TRIES: Final = 3  # of one place, after answers that say nothing
 BETWEEN: Final = 30.0  # seconds between two looks for capacity
@@ -93,7 +93,7 @@ def ensure(
         types, regions = ", ".join(file.instance_types), ", ".join(file.regions) or "any region"
         if time.monotonic() + times.between > end:
             launch.records.add(REFUSED, f"{launch.about}: Lambda has no capacity now for {types} in {regions}")
-            raise NoPlace(
+            raise NoCapacity(
                 f"{file.run}: Lambda has no capacity now for {types} in {regions}: submit again later, or with "
                 f"--wait-for-capacity 6h; nothing is launched twice{_waiting(file, beside)}"
             )
@@ -241,7 +241,7 @@ def _promised(instance_id: str, body: Mapping[str, object]) -> CloudInstance:
 
 def _explained(error: LambdaRefused, about: str) -> SlipwayError:
     if error.code == QUOTA:
-        return NoPlace(f"{about}: {error}; end a machine or ask Lambda for more, then submit again")
+        return NoCapacity(f"{about}: {error}; end a machine or ask Lambda for more, then submit again")
     if error.status in (400, 404, 422):
         return BadInput(f"{about}: {error}")
     return Unreachable(f"{about}: {error}")

@@ -8,7 +8,7 @@ from typing import Final
 from launcher.backends.lambda_labs import names
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.errors import NotFound
-from launcher.protocol.finish import silence
+from launcher.protocol.finish import seconds_silent
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
 from launcher.store.base import Store
@@ -36,7 +36,7 @@ def overdue(living: Sequence[CloudInstance], store_of: Callable[[str], Store]) -
     stale = view.job.timing.stale if view.job is not None else 0.0
     if text := _never_whole(living, view, now, launched):
         return text
-    silent, age = silence(view), now - launched
+    silent, age = seconds_silent(view), now - launched
     if silent > age and age <= UNCLAIMED:
         return ""  # it replaced another machine, and may be booting
     if silent > stale + SILENT:

@@ -12,8 +12,8 @@ import yaml
 
 from launcher.backends.base import Rendered
 from launcher.backends.lambda_labs import names
-from launcher.backends.lambda_labs.access import archive_url, event_place
-from launcher.backends.lambda_labs.script import completed, script, with_archive, with_place
+from launcher.backends.lambda_labs.access import archive_url, event_url
+from launcher.backends.lambda_labs.script import completed, script, with_archive, with_event_url
 from launcher.backends.lambda_labs.traits import ARN
 from launcher.backends.lambda_labs.venv import digest_of
 from launcher.errors import BadInput, refused
@@ -168,7 +168,7 @@ def parse(text: str, where: str) -> LaunchFile:
 def fetching(machine: MachineRequest, job: ResolvedJob, given: Mapping[str, str], number: str) -> MachineRequest:
     """The machine, told where it says why no runtime can start on it, and from where it fetches the archive of its
     Python environment, if it needs one. `given`: its credentials of the store; `number`: of its launch."""
-    user_data = with_place(machine.request["user_data"], event_place(job, number, given))
+    user_data = with_event_url(machine.request["user_data"], event_url(job, number, given))
     if digest := digest_of(job, machine.member.rpartition("-")[0]):
         user_data = with_archive(user_data, archive_url(job, digest, given))
     return msgspec.structs.replace(machine, request={**machine.request, "user_data": user_data})

@@ -27,7 +27,7 @@ MARK: Final = b"{}"  # always the same: its time is what it says
 SEEN: Final = 900.0  # seconds since a reaper looked: it runs as a service
 
 
-def place(job: ResolvedJob, run: str) -> str:
+def parameter_arn(job: ResolvedJob, run: str) -> str:
     """The ARN of the run's parameter."""
     return f"{str(job.options[OPTION]).rstrip('/')}/{run}"
 
@@ -43,7 +43,7 @@ def renew(job: ResolvedJob, run: str, launched: float, now: float, *, plan: bool
         issued, expires = float(known[ISSUED]), float(known[EXPIRES])
     except (ClientError, BotoCoreError) as error:
         if not _missing(error):
-            raise Unreachable(f"{run}: new credentials cannot be kept in {place(job, run)}: {error}") from None
+            raise Unreachable(f"{run}: new credentials cannot be kept in {parameter_arn(job, run)}: {error}") from None
         issued, expires = launched, launched + access.life(job)
     except (ValueError, KeyError, TypeError):  # somebody else's, or cut off
         issued = expires = 0.0
@@ -56,7 +56,7 @@ def renew(job: ResolvedJob, run: str, launched: float, now: float, *, plan: bool
                 Name=name, Value=value, Type="SecureString", Tier="Intelligent-Tiering", Overwrite=True
             )
         except (ClientError, BotoCoreError) as error:
-            raise Unreachable(f"{run}: new credentials cannot be kept in {place(job, run)}: {error}") from None
+            raise Unreachable(f"{run}: new credentials cannot be kept in {parameter_arn(job, run)}: {error}") from None
     return True
 
 
@@ -132,7 +132,7 @@ def forget(store: Store, run: str) -> None:
         client.delete_parameter(Name=name)
     except (ClientError, BotoCoreError) as error:
         if not _missing(error):
-            raise Unreachable(f"{run}: {place(job, run)} cannot be deleted: {error}") from None
+            raise Unreachable(f"{run}: {parameter_arn(job, run)} cannot be deleted: {error}") from None
 
 
 def _missing(error: Exception) -> bool:
@@ -144,5 +144,5 @@ def _client(job: ResolvedJob, run: str) -> tuple[Any, str]:
     """(a client of Systems Manager where the parameter is, its name there)."""
     import boto3
 
-    arn = place(job, run)
+    arn = parameter_arn(job, run)
     return boto3.client("ssm", region_name=arn.split(":")[3]), arn.partition(":parameter")[2]

@@ -162,7 +162,7 @@ def script(job: ResolvedJob, run: str, role: str, rank: int) -> str:
         "SLIPWAY_RANK": str(rank),
         **({} if bare else FOLDERS),
         # where they are kept; the runtime fetches them with the credentials that it has for the store
-        **({RENEW: renewal.place(job, run)} if renewed(job) else {}),
+        **({RENEW: renewal.parameter_arn(job, run)} if renewed(job) else {}),
         **({"SLIPWAY_SECRETS": json.dumps(dict(sorted(job.secrets.items())))} if job.secrets else {}),
     }
     user = venv.user_of(job) if bare else 1000
@@ -236,7 +236,7 @@ def completed(user_data: str, access: str, launch: str) -> str:
     return _put(_put(user_data, "private.json", NO_ACCESS, access), "machine", NO_LAUNCH, launch)
 
 
-def with_place(user_data: str, place: str) -> str:
+def with_event_url(user_data: str, place: str) -> str:
     """The user data with the place of the event that says why no runtime could start: a URL that takes a PUT, or a
     path."""
     return _put(user_data, "place", NO_PLACE, place)

@@ -35,7 +35,7 @@ class LocalBackend:
             raise BadInput("the local backend needs a state folder: `local: {state: PATH}` in slipway.yaml")
         self.options = options
         self.state = StateDir(Path(str(options["state"])).absolute())
-        self._order: tuple[int, dict[str, queue.QueuePlace]] | None = None
+        self._order: tuple[int, dict[str, queue.WaitPosition]] | None = None
         self._stop = self.state.last_stop()
 
     @property
@@ -225,17 +225,17 @@ class LocalBackend:
         if self._stopped and not self.state.held():
             return BackendObservation(handle, True, "queued", evidence=STOPPED)
         if note.phase == "queued" and not note.reason and (place := self._place(handle.run)) is not None:
-            evidence = queue.said(place)
+            evidence = queue.describe_position(place)
         return BackendObservation(handle, True, note.phase, note.reason, evidence)
 
-    def _place(self, run: str) -> queue.QueuePlace | None:
+    def _place(self, run: str) -> queue.WaitPosition | None:
         """The run's place in the queue. The order file is read again only when it has changed."""
         try:
             stamp = self.state.order.stat().st_mtime_ns
         except FileNotFoundError:
             return None
         if self._order is None or self._order[0] != stamp:
-            self._order = stamp, queue.places(self.state)
+            self._order = stamp, queue.queue_positions(self.state)
         return self._order[1].get(run)
 
     @property

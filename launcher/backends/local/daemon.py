@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from launcher.backends.local.state import Site, StartRecord, StateDir, Who, read
+from launcher.backends.local.state import Site, StartRecord, StateDir, SupervisorRecord, read
 from launcher.backends.local.supervisor.spawner import spawners_by_backend
 from launcher.errors import Unreachable
 from launcher.exposition import TEXTFILES
@@ -56,9 +56,9 @@ def ensure(state: StateDir, options: Mapping[str, object]) -> None:
     state.wake()
 
 
-def who(state: StateDir) -> Who | None:
+def living_supervisor(state: StateDir) -> SupervisorRecord | None:
     """The living supervisor; None without one."""
-    supervisor = read(state.who, Who)
+    supervisor = read(state.who, SupervisorRecord)
     return supervisor if supervisor is not None and state.held() else None
 
 
@@ -66,7 +66,7 @@ def stop(state: StateDir, *, runs: bool = False, timeout: float = 30.0) -> bool:
     """Ends the supervisor; False when none lived. Runs continue by themselves, unless `runs`: then they are asked to
     save and end, and the next supervisor continues them; a
     command that was following them by then does not start it. Raises Unreachable when it does not end in time."""
-    supervisor = read(state.who, Who)
+    supervisor = read(state.who, SupervisorRecord)
     lived = state.held()
     if lived and runs:  # before it ends: who follows a run starts no other
         replace(state.stopped, uuid.uuid4().hex.encode())
@@ -77,7 +77,7 @@ def stop(state: StateDir, *, runs: bool = False, timeout: float = 30.0) -> bool:
         if time.monotonic() > until:
             raise Unreachable(f"the supervisor of {state.path} does not end; see {state.log}")
         time.sleep(0.05)
-        supervisor = read(state.who, Who)
+        supervisor = read(state.who, SupervisorRecord)
     if runs:
         _stop_runs(state, timeout)
     return lived

@@ -29,7 +29,7 @@ def _supervisor(profile: Profile) -> Iterator[CheckResult]:
         yield CheckResult("local", "failed", detail, "set `local: {state: FOLDER}` in slipway.yaml", 1)
         return
     queued = len(state.queued())
-    alive = daemon.who(state)
+    alive = daemon.living_supervisor(state)
     waiting = f"{queued} run{'' if queued == 1 else 's'} in the queue"
     if alive is not None:
         yield CheckResult("local", "ok", f"supervisor {alive.pid} runs, {waiting}")

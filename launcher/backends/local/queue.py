@@ -36,7 +36,7 @@ class _Order(msgspec.Struct, frozen=True):
     waiting: tuple[Waiting, ...] = ()
 
 
-class QueuePlace(NamedTuple):
+class WaitPosition(NamedTuple):
     """`at` counts from 1."""
 
     at: int
@@ -105,13 +105,13 @@ def write(state: StateDir, runs: tuple[Waiting, ...]) -> None:
         replace(state.order, msgspec.json.encode(_Order(runs)), durable=False)
 
 
-def places(state: StateDir) -> dict[str, QueuePlace]:
+def queue_positions(state: StateDir) -> dict[str, WaitPosition]:
     """Run -> its place, for all runs that wait for slots."""
     order = (read(state.order, _Order) or _Order()).waiting
-    return {place.run: QueuePlace(at, len(order), place.lacks, place.after) for at, place in enumerate(order, 1)}
+    return {place.run: WaitPosition(at, len(order), place.lacks, place.after) for at, place in enumerate(order, 1)}
 
 
-def said(place: QueuePlace) -> str:
+def describe_position(place: WaitPosition) -> str:
     """`2nd of 5, waits for 2 cpus, after RUN`."""
     after = f", after {place.after}" if place.after else ""
     return f"{ordinal(place.at)} of {place.of}, waits for {place.lacks or 'slots'}{after}"
@@ -126,7 +126,7 @@ def listing(state: StateDir, options: Mapping[str, object]) -> QueueListing:
     """The one queue of this machine, which the local and the docker backend share. `options`: this machine's slots."""
     room = capacity(options)
     used = Need(0.0, 0, 0)
-    positions = places(state)
+    positions = queue_positions(state)
     waiting: list[str] = []
     running = 0
     problems = []

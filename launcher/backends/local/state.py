@@ -71,7 +71,7 @@ class QueueNote(msgspec.Struct, frozen=True):
     evidence: str = ""
 
 
-class Who(msgspec.Struct, frozen=True):
+class SupervisorRecord(msgspec.Struct, frozen=True):
     """The supervisor that wrote supervisor.json. It may be dead: only the lock tells."""
 
     pid: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.printing import output
 from launcher.cli.printing.units import clock, duration, steps
 from launcher.protocol.deleted import why_missing
@@ -71,13 +71,13 @@ def members(status: Status) -> list[dict[str, Any]]:
 
 def print_details(store: Store, line: Line, now: float) -> None:
     if line.state == DAMAGED:
-        print(f"run    {line.run}\nstate  {output.paint(line.state, '31')}\n       {foreign.line(line.detail)}")
+        print(f"run    {line.run}\nstate  {output.paint(line.state, '31')}\n       {safe_text.line(line.detail)}")
         return
     view = read_run(store, line.run)
     status = fold(view)
     state = output.paint(line.state, {"failed": "31", "succeeded": "32"}.get(line.state, "1"))
     why = f"  {line.reason}" if line.reason and line.reason != line.state else ""
-    facts = [("run", line.run), ("state", state + foreign.line(why))]
+    facts = [("run", line.run), ("state", state + safe_text.line(why))]
     if line.detail:
         facts.append(("", line.detail))
     if not line.final and line.phase:
@@ -117,7 +117,7 @@ def print_details(store: Store, line: Line, now: float) -> None:
         facts.append(("", gone))
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
-        print(f"{name:<{width}}  {value if name == 'state' else foreign.line(value)}".rstrip())
+        print(f"{name:<{width}}  {value if name == 'state' else safe_text.line(value)}".rstrip())
     _print_attempts(view)
     if len(status.members) > 1 or not line.final:
         _print_members(status, now)

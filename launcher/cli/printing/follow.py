@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.backends.base import Backend
 from launcher.cli.printing.screen import LiveLines, group_lines, plain_line
 from launcher.errors import BadRecord, NotFound, SlipwayError, Unreachable
 from launcher.selection.select import Selection, select
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 from launcher.verbs.status import DAMAGED, BackendOf, Line, damaged, read_line
 from launcher.verbs.wait import POLL, POLL_REMOTE
 
@@ -140,7 +140,7 @@ class Follower:
 
     def _plain(self, pause: float) -> None:
         if not self.lines:
-            print(foreign.line(self.title), file=self.out, flush=True)
+            print(safe_text.line(self.title), file=self.out, flush=True)
         shown: dict[str, tuple[tuple[object, ...], float, object]] = {}
         trouble = ""
         while True:
@@ -157,7 +157,7 @@ class Follower:
                     print(self._document(run) if self.lines else plain_line(run), file=self.out, flush=True)
             if self.trouble != trouble:
                 trouble = self.trouble
-                print(foreign.line(trouble) or "the store answers again", file=sys.stderr, flush=True)
+                print(safe_text.line(trouble) or "the store answers again", file=sys.stderr, flush=True)
             if self.done:
                 return
             time.sleep(pause)
@@ -234,12 +234,12 @@ def _explain(store: Store, run: FollowedRun, options: str) -> None:
     assert line is not None
     why = f" ({line.reason})" if line.reason and line.reason != line.state else ""
     detail = f": {line.detail}" if line.detail else ""
-    print("\n" + foreign.line(f"{run.name} {line.state}{why}{detail}"), file=sys.stderr)
+    print("\n" + safe_text.line(f"{run.name} {line.state}{why}{detail}"), file=sys.stderr)
     if line.reason == "upstream_failed" or line.state == "cancelled" or line.repair:
         return
     member, lines = tail_of_failure(store, run.run, LOG_LINES)
     for text in lines:
-        print(f"  | {foreign.line(text)}", file=sys.stderr)
+        print(f"  | {safe_text.line(text)}", file=sys.stderr)
     role, _, rank = member.rpartition("-")
     where = f" --role {role} --rank {rank}" if member and member != "main-0" else ""
     print(f"more:  launcher logs {run.run}{where}{options}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.printing import output
 from launcher.store.logs import Piece
 
@@ -34,12 +34,12 @@ class Printer(msgspec.Struct):
                 self.out.write(b"\n")
                 self.open_line = None
             if self.terminal:
-                body = foreign.log(body).encode("utf-8", "replace")
+                body = safe_text.log(body).encode("utf-8", "replace")
             if prefix:
                 mark = (
-                    output.paint(f"{foreign.line(prefix)} │ ", "2").encode()
+                    output.paint(f"{safe_text.line(prefix)} │ ", "2").encode()
                     if self.terminal
-                    else f"{foreign.line(prefix)} | ".encode()
+                    else f"{safe_text.line(prefix)} | ".encode()
                 )
                 body = self._prefixed(mark, body, self.open_line == prefix)
             self.out.write(body)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.printing.tables import fit, room
 
 
@@ -16,7 +16,7 @@ def emit_one(document: Mapping[str, Any], fmt: str) -> None:
     if fmt == "json":
         import json
 
-        print(foreign.json_text(json.dumps(document, indent=2, ensure_ascii=False, default=str)))
+        print(safe_text.json_text(json.dumps(document, indent=2, ensure_ascii=False, default=str)))
     else:
         print(_yaml(dict(document)), end="")
 
@@ -25,7 +25,7 @@ def _yaml(value: Any) -> str:
     import yaml
 
     text = str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
-    return str(yaml.safe_dump(value, sort_keys=False)) if foreign.obeyed(text) else text
+    return str(yaml.safe_dump(value, sort_keys=False)) if safe_text.is_interpreted(text) else text
 
 
 def emit(rows: Sequence[Mapping[str, Any]], fmt: str, columns: Sequence[str] | None = None) -> None:
@@ -33,7 +33,7 @@ def emit(rows: Sequence[Mapping[str, Any]], fmt: str, columns: Sequence[str] | N
     if fmt == "json":
         import json
 
-        print(foreign.json_text(json.dumps(list(rows), indent=2, ensure_ascii=False, default=str)))
+        print(safe_text.json_text(json.dumps(list(rows), indent=2, ensure_ascii=False, default=str)))
     elif fmt == "yaml":
         print(_yaml([dict(row) for row in rows]), end="")
     else:
@@ -78,7 +78,7 @@ def text(value: Any) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return foreign.line(str(value))
+    return safe_text.line(str(value))
 
 
 def colour(stream: Any = None) -> bool:

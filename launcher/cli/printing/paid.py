@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.printing import output
 from launcher.cli.printing.units import duration
 from launcher.spec.profile import Profile
@@ -32,7 +32,8 @@ def show_paid(store: Store, profile: Profile, labels: Mapping[str, str | None], 
     ]
     for name, why in listing.silent.items():
         print(
-            foreign.line(f"launcher status: {name} does not answer, what it has is not listed: {why}"), file=sys.stderr
+            safe_text.line(f"launcher status: {name} does not answer, what it has is not listed: {why}"),
+            file=sys.stderr,
         )
     if fmt in ("json", "yaml"):
         output.emit([paid_record(item) for item in items], fmt)
@@ -43,7 +44,7 @@ def show_paid(store: Store, profile: Profile, labels: Mapping[str, str | None], 
     else:
         asked = ", ".join(name for name in listing.asked if name not in listing.silent)
         told = f"nothing costs money now; asked: {asked}" if asked else "nothing was found that costs money"
-        print(foreign.line(told if listing.asked else "no backend of the profile costs money"), file=sys.stderr)
+        print(safe_text.line(told if listing.asked else "no backend of the profile costs money"), file=sys.stderr)
     return NO_ANSWER if listing.silent else 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.printing.output import table
 from launcher.cli.printing.units import size
 from launcher.results.compare import Comparison
@@ -40,10 +40,10 @@ def results_text(
         blocks.append(f"{len(parts)} more rows for parts of these metrics: give --all")
     problems = [row for row in rows if row.metric is None]
     if problems:
-        lines = [foreign.line(f"  {row.facts.run}: {row.problem}") for row in problems]
+        lines = [safe_text.line(f"  {row.facts.run}: {row.problem}") for row in problems]
         blocks.append("no results:\n" + "\n".join(lines))
     blocks += [_files(run, listed, len(listed) if everything else FILES) for run, listed in files.items()]
-    if lines := [*map(comparison_line, comparisons.shown), *map(foreign.line, comparisons.refused)]:
+    if lines := [*map(comparison_line, comparisons.shown), *map(safe_text.line, comparisons.refused)]:
         blocks.append("\n".join(lines))
     blocks.append(_runs(facts))
     return "\n\n".join(blocks)
@@ -51,7 +51,7 @@ def results_text(
 
 def _files(run: str, files: Sequence[tuple[str, int]], limit: int) -> str:
     lines = [f"files of {run}, which has no metrics:"]
-    lines += [foreign.line(f"  {path}  {size(count)}") for path, count in files[:limit]]
+    lines += [safe_text.line(f"  {path}  {size(count)}") for path, count in files[:limit]]
     if len(files) > limit:
         lines.append(f"  and {len(files) - limit} more: give --all")
     lines.append(f"`launcher gather {run} --to DIR --what outputs` copies them")
@@ -62,7 +62,7 @@ def _benchmark(row: ResultRow) -> str:
     metric = row.metric
     assert metric is not None
     name = f"{metric.benchmark} {metric.version}".strip()
-    return foreign.line(f"{name} · {metric.split}" if metric.split else name)
+    return safe_text.line(f"{name} · {metric.split}" if metric.split else name)
 
 
 def _metrics(rows: Sequence[ResultRow]) -> str:
@@ -96,7 +96,7 @@ def _metrics(rows: Sequence[ResultRow]) -> str:
 
 def comparison_line(one: Comparison) -> str:
     """B compared with A in two lines, with what was left out."""
-    metric = foreign.line(one.metric)
+    metric = safe_text.line(one.metric)
     if one.difference is None:
         return f"{one.b} against {one.a}: no pair of tasks was scored on both sides, {one.left_out} left out"
     test = f", {one.test} {probability(one.p)}" if one.p is not None else ""
@@ -106,7 +106,7 @@ def comparison_line(one: Comparison) -> str:
         f"{one.b} against {one.a}: {metric} {difference(one.difference, one.metric)}{test}",
         f"  {counted(one)}: {one.gained} gained, {one.lost} lost, {equal} equal{left_out}",
     ]
-    return "\n".join([*lines, *(f"  {foreign.line(note)}" for note in one.notes)])
+    return "\n".join([*lines, *(f"  {safe_text.line(note)}" for note in one.notes)])
 
 
 def counted(one: Comparison) -> str:
@@ -146,10 +146,10 @@ def comparison_text(one: Comparison) -> str:
         {"": one.b, "value": _value(one.value_b, one.metric), "95 % interval": _bounds(one.value_b, one.metric)},
     ]
     rows = [{"run": row.pop(""), **row, "n": str(one.tasks)} for row in rows]
-    benchmark = foreign.line(f"{one.benchmark} {one.version}".strip())
-    group = foreign.line(one.group)
+    benchmark = safe_text.line(f"{one.benchmark} {one.version}".strip())
+    group = safe_text.line(one.group)
     lines = [
-        f"{foreign.line(one.metric)} on {one.tasks} tasks of {benchmark}" + (f": {group}" if group else ""),
+        f"{safe_text.line(one.metric)} on {one.tasks} tasks of {benchmark}" + (f": {group}" if group else ""),
         table(rows, right=("value", "95 % interval", "n")),
     ]
     if one.difference is not None:
@@ -160,7 +160,7 @@ def comparison_text(one: Comparison) -> str:
         if one.p is not None:
             lines.append(f"{one.test} {probability(one.p)}")
     lines += _per_solved(one)
-    lines += [foreign.line(note) for note in one.notes]
+    lines += [safe_text.line(note) for note in one.notes]
     for title, keys in (
         (f"only in {one.a}, not counted", one.only_a),
         (f"only in {one.b}, not counted", one.only_b),
@@ -168,7 +168,7 @@ def comparison_text(one: Comparison) -> str:
         (f"infrastructure failed in {one.b}, in no pair and not solved there", one.infra_b),
         (f"could not run in {one.a}, in no pair and not solved there", one.not_run_a),
         (f"could not run in {one.b}, in no pair and not solved there", one.not_run_b),
-        (f"without {foreign.line(one.metric)}, not counted", one.unscored),
+        (f"without {safe_text.line(one.metric)}, not counted", one.unscored),
         ("with another judge, other programs or another desktop, not counted", one.other_task),
     ):
         if keys:
@@ -205,4 +205,4 @@ def _bounds(value: Interval | None, metric: str) -> str:
 
 def task_name(key: tuple[str, str, str]) -> str:
     benchmark, task, seed = key
-    return foreign.line(f"{benchmark} / {task}" + (f" / seed {seed}" if seed else ""))
+    return safe_text.line(f"{benchmark} / {task}" + (f" / seed {seed}" if seed else ""))

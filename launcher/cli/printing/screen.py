@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, TextIO
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.printing.output import colour
 from launcher.cli.printing.units import duration, steps
 from launcher.verbs.status import Line
@@ -62,7 +62,7 @@ class LiveLines:
     """Lines at the bottom of a terminal that are overwritten each time. The cursor is hidden and always restored."""
 
     def __init__(self, out: TextIO) -> None:
-        self.out = foreign.raw(out)
+        self.out = safe_text.raw(out)
         self.height = 0
 
     @property
@@ -132,7 +132,7 @@ def group_lines(title: str, runs: Sequence[Shown], now: float, began: float, tro
     if len(shown) < len(runs):
         lines.append(style.paint(f"  and {len(runs) - len(shown)} more", "2"))
     if trouble:
-        lines.append(style.paint(foreign.line(trouble), "33"))
+        lines.append(style.paint(safe_text.line(trouble), "33"))
     return lines
 
 
@@ -150,9 +150,9 @@ def run_line(run: Shown, names: int, now: float, style: Style) -> str:
         if line.reason and line.reason not in (line.state, "succeeded"):
             parts.append(line.reason)
         if line.detail and line.state != "succeeded":
-            parts.append(foreign.line(line.detail))
+            parts.append(safe_text.line(line.detail))
     elif line.state == "queued":
-        parts.append(style.paint(foreign.line(run.note), "2"))
+        parts.append(style.paint(safe_text.line(run.note), "2"))
     else:
         if line.progress is not None:
             parts.append(f"{style.bar(line.progress)} {100 * line.progress:3.0f} %")
@@ -169,7 +169,7 @@ def run_line(run: Shown, names: int, now: float, style: Style) -> str:
         if line.stale:
             parts.append(style.paint("no sign of life", "33"))
         if line.message or line.detail:
-            parts.append(style.paint(foreign.line(line.message or line.detail), "2"))
+            parts.append(style.paint(safe_text.line(line.message or line.detail), "2"))
     return f"{text} {'  '.join(filter(None, parts))}".rstrip()
 
 
@@ -197,4 +197,4 @@ def plain_line(run: Shown) -> str:
         # the note is the backend's message, with names of the group's jobs in place of run ids
         parts.append(run.note or line.message or line.detail)
     stamp = time.strftime("%H:%M:%S")
-    return foreign.line(f"{stamp} {run.name}: {', '.join(filter(None, parts))}")
+    return safe_text.line(f"{stamp} {run.name}: {', '.join(filter(None, parts))}")

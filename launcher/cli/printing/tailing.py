@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.backends.base import Backend, Handle
 from launcher.cli.printing.lines import Lines, Printer
 from launcher.errors import SlipwayError, Unreachable
@@ -80,7 +80,7 @@ class Feed:
                     given += len(chunk) - skip
                 skip = max(0, skip - len(chunk))
         except SlipwayError as error:
-            print(foreign.line(f"{self.run}: {error}; continuing from the store"), file=sys.stderr)
+            print(safe_text.line(f"{self.run}: {error}; continuing from the store"), file=sys.stderr)
             self.broken[member] = given
         lines.close()
 
@@ -154,7 +154,7 @@ def _follow(feeds: Sequence[Feed], backend_of: BackendOf) -> int:
             away = False
         except Unreachable as error:
             if not away:
-                print(foreign.line(f"launcher logs: {error}; trying again"), file=sys.stderr)
+                print(safe_text.line(f"launcher logs: {error}; trying again"), file=sys.stderr)
             away = True
         if all(feed.state for feed in feeds):
             return 0 if all(feed.state == "succeeded" for feed in feeds) else 1

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_names, add_output, add_profile
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput
@@ -27,10 +27,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.store.layout import RUNS
     from launcher.userdata.cache import Cache
-    from launcher.userdata.memory import Memory
+    from launcher.userdata.record_cache import Memory
     from launcher.verbs.applied import select_runs, write_all
     from launcher.verbs.cancel import cancel_jobs, cancel_unread, named_jobs, open_jobs
     from launcher.verbs.status import list_runs, verified
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         told = (
             "its processes end when they read cancel.json; its backend was not asked" if run in unread else "left out"
         )
-        print(foreign.line(f"launcher cancel: {run}: {told}, because its job cannot be read: {why}"), file=sys.stderr)
+        print(safe_text.line(f"launcher cancel: {run}: {told}, because its job cannot be read: {why}"), file=sys.stderr)
     done = [*cancel_jobs(store, chosen, profile, reason=args.reason), *asked]
     emit([{"run": ended.run, "state": ended.state} for ended in done], args.output, ("run", "state"))
     return 0

@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
 
     place = ClusterFiles.of(args.name, os.environ)
     if args.action == "status":
-        from launcher.cluster.look import look
+        from launcher.cluster.parts import read_parts
 
-        parts = look(place)
+        parts = read_parts(place)
         output.emit([part._asdict() for part in parts], args.output)
         states = {part.part: part.state for part in parts}
         return 3 if states["cluster"] == "absent" else 4 if "failed" in states.values() else 0

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.errors import BadInput, NotFound
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.results.compare import compare
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         comparisons = compare(name_a, tasks_a, name_b, tasks_b, args.metric, args.by)
     if args.output == "json":
         print(
-            foreign.json_text(
+            safe_text.json_text(
                 json.dumps([to_json(comparison) for comparison in comparisons], indent=2, ensure_ascii=False)
             )
         )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.errors import BadInput, NotFound, Unreachable
@@ -64,7 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
 
     if args.job and (args.names or args.label or args.by):
         raise BadInput("--job is about jobs that were not submitted; it takes no NAME, --label or --by")
@@ -125,7 +125,7 @@ def _most(one: JobEstimate) -> str:
 def _earlier(url: str, names: set[str]) -> dict[str, list[float]]:
     """Name -> for how many seconds each of the job's runs that succeeded held its machines. Nothing where the store
     cannot be read: prices need none."""
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.status import list_runs, read_lines
 
@@ -147,7 +147,7 @@ def _after(args: argparse.Namespace, profile: Profile, store: Store) -> int:
     from launcher.selection.select import select
     from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
-    from launcher.userdata.memory import Memory
+    from launcher.userdata.record_cache import Memory
     from launcher.verbs.cost import by, costs, totals
     from launcher.verbs.status import list_runs, matches, read_lines
 
@@ -162,7 +162,7 @@ def _after(args: argparse.Namespace, profile: Profile, store: Store) -> int:
         found = costs(store, lines, profile.prices, memory)
         memory.keep()
     for problem in problems:
-        print(foreign.line(f"launcher cost: {problem}"), file=sys.stderr)
+        print(safe_text.line(f"launcher cost: {problem}"), file=sys.stderr)
     if args.by:
         groups = by(found, args.by)
         if args.output != "table":
@@ -191,7 +191,7 @@ def _no_label(label: str, there: set[str]) -> None:
     """Says that no run has the label of --by: all of them are in one line then, which looks like a sum by it."""
     have = f"they have: {', '.join(sorted(there))}" if there else "they have none (`labels` of the job)"
     text = f"launcher cost: --by: no run here has a label `{label}`; {have}; allowed besides: {', '.join(NOT_LABELS)}"
-    print(foreign.line(text), file=sys.stderr)
+    print(safe_text.line(text), file=sys.stderr)
 
 
 def _storage(args: argparse.Namespace, profile: Profile, store: Store) -> int:
@@ -202,7 +202,7 @@ def _storage(args: argparse.Namespace, profile: Profile, store: Store) -> int:
     found = stored(store, profile.prices)
     disks, silent = disk_costs(profile)
     for name, why in silent.items():
-        print(foreign.line(f"launcher cost: {name} does not tell which disks it has: {why}"), file=sys.stderr)
+        print(safe_text.line(f"launcher cost: {name} does not tell which disks it has: {why}"), file=sys.stderr)
     code = 4 if silent else 0
     if args.output != "table":
         output.emit([*map(stored_record, found), *map(disk_record, disks)], args.output)
@@ -276,7 +276,7 @@ def _tell(missing: Sequence[tuple[str, Sequence[str]]]) -> None:
         keys = [unit for unit in units if ": " not in unit]  # the others are sentences
         how = f"; allowed: {example(keys[:3])}" if keys else ""
         print(
-            foreign.line(f"launcher cost: {count} without a known price and not counted: {', '.join(units)}{how}"),
+            safe_text.line(f"launcher cost: {count} without a known price and not counted: {', '.join(units)}{how}"),
             file=sys.stderr,
         )
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import member
 from launcher.cli.arguments import add_profile, seconds
-from launcher.cli.jobs import tell_notes
+from launcher.cli.jobs import print_notes
 from launcher.errors import BadInput, NotFound, RunFailed
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher import api
     from launcher.store import open_store
-    from launcher.verbs.dev.session import Session, as_group, choose, derived, next_of, place_of, sessions, user
+    from launcher.verbs.dev.session import Session, as_group, choose, derived, next_of, session_backend, sessions, user
     from launcher.verbs.submit import failure
 
     if args.stop and (args.command or args.detach):
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
         if msgspec.structs.replace(job, fresh=session.job.fresh) != session.job:
             _say(f"{session.run} was started before the job or these options changed; to take them: --stop, then again")
     else:
-        place_of(jobs.profile, job)
-        tell_notes("dev", jobs.group)
+        session_backend(jobs.profile, job)
+        print_notes("dev", jobs.group)
         new = next_of(store, job)
         done = api.submit(api.Jobs(as_group(new, jobs.group, was), jobs.profile))
         if failed := failure(done):
@@ -119,4 +119,4 @@ def _enter(args: argparse.Namespace, store: Store, profile: Profile, session: Se
 
 
 def _say(text: str) -> None:
-    print(foreign.line(f"launcher dev: {text}"), file=sys.stderr)
+    print(safe_text.line(f"launcher dev: {text}"), file=sys.stderr)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.errors import BadInput, NotFound
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.spec.hashing import work_hash
     from launcher.spec.profile import load_profile
     from launcher.spec.resolve.difference import MISSING, differences
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
     texts = [args.a, args.b]
@@ -135,5 +135,5 @@ def _value(value: Any) -> str:
     if value is MISSING:
         return "(not there)"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = foreign.line(text)
+    text = safe_text.line(text)
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -7,7 +7,7 @@ import os
 import textwrap
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.printing import output
 
@@ -27,7 +27,7 @@ LINE = 120  # width of a line without a terminal, in cells
 def _wrapped(text: str, width: int | None) -> list[str]:
     """Lines that fit beside the check's name; a word (a path, a command) is never broken."""
     room = max(LINE - INDENT if width is None else min(LINE, width) - INDENT, 20)
-    return textwrap.wrap(foreign.line(text), room, break_long_words=False, break_on_hyphens=False) or [""]
+    return textwrap.wrap(safe_text.line(text), room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def add(parser: argparse.ArgumentParser) -> None:

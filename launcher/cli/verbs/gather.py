@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.cli.printing.units import size
@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.verbs.gather import gather
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         output.emit(records, args.output)
     failed = [item for item in done if item.error is not None]
     for item in failed:
-        print(foreign.line(f"launcher gather: {item.run}: {item.error}"), file=sys.stderr)
+        print(safe_text.line(f"launcher gather: {item.run}: {item.error}"), file=sys.stderr)
     if failed:
         print("launcher gather: run the same command again to copy what is missing", file=sys.stderr)
     return max((item.error.exit_code for item in failed if item.error), default=0)
@@ -108,10 +108,10 @@ class ProgressLine:
         print(
             f"\r\x1b[K{size(done)} of {size(total)}, {size(rate)}/s{left}",
             end="",
-            file=foreign.raw(sys.stderr),
+            file=safe_text.raw(sys.stderr),
             flush=True,
         )
 
     def clear(self) -> None:
         if self._on and self._last:
-            print("\r\x1b[K", end="", file=foreign.raw(sys.stderr), flush=True)
+            print("\r\x1b[K", end="", file=safe_text.raw(sys.stderr), flush=True)

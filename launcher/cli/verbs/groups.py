@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.errors import BadInput
@@ -29,9 +29,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.cli.printing.units import duration
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.userdata.cache import Cache
-    from launcher.userdata.memory import Memory
+    from launcher.userdata.record_cache import Memory
     from launcher.verbs.groups import jobs_of, read_groups, states_of
     from launcher.verbs.status import damaged, read_lines
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         memory.keep()
         cache.see(store.url, "group", [group.record.id for group in groups], all_of_them=not left_out)
     for problem in problems:
-        print(foreign.line(f"launcher groups: {problem}"), file=sys.stderr)
+        print(safe_text.line(f"launcher groups: {problem}"), file=sys.stderr)
     lines_by_run = {line.run: line for line in (*lines, *map(damaged, problems))}
     if args.output != "table":
         records = [

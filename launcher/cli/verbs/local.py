@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_output
 from launcher.cli.printing.output import emit
 from launcher.errors import NotFound, Unreachable
@@ -67,17 +67,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _status(path: Path, options: dict[str, object], output: str) -> int:
     from launcher.backends.local import daemon
-    from launcher.backends.local.queue import places
-    from launcher.backends.local.queue import said as told
+    from launcher.backends.local.queue import describe_position as told
+    from launcher.backends.local.queue import queue_positions
     from launcher.backends.local.slots import capacity
     from launcher.backends.local.state import QueueNote, StateDir, read
     from launcher.runtime.process.procs import stopped
     from launcher.version import __version__
 
     state = StateDir(path)
-    alive = daemon.who(state)
+    alive = daemon.living_supervisor(state)
     rows = []
-    waiting = places(state)
+    waiting = queue_positions(state)
     for name in state.queued():
         note = read(state.note(name), QueueNote) or QueueNote("queued")
         queued = note.phase == "queued" and not note.reason and name in waiting
@@ -154,7 +154,7 @@ def _logs(path: Path, follow: bool) -> int:
     with path.open(errors="replace") as file:
         while True:
             for line in file:
-                sys.stdout.write(foreign.block(line))
+                sys.stdout.write(safe_text.block(line))
             sys.stdout.flush()
             if not follow:
                 return 0

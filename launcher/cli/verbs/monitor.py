@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_profile
 from launcher.errors import BadInput
 
@@ -91,7 +91,7 @@ def _port(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from launcher.install import install
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
 
     try:
         from launcher.monitor.server.entry import EntryCodes, opened_in_browser
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
             metrics=args.metrics or "",
             behind=args.behind or "",
             token=_token(args.token_file) if args.token_file else "",
-            said=lambda line: print(foreign.line(f"launcher monitor: {line}"), file=sys.stderr, flush=True),
+            said=lambda line: print(safe_text.line(f"launcher monitor: {line}"), file=sys.stderr, flush=True),
         )
     return 0
 
@@ -148,9 +148,9 @@ def _export(args: argparse.Namespace, stores: Sequence[Store], database: str) ->
     try:
         for store in stores:
             for problem in StoreFollower(engine, store).once().problems:
-                print(foreign.line(f"launcher monitor: {problem}"), file=sys.stderr, flush=True)
+                print(safe_text.line(f"launcher monitor: {problem}"), file=sys.stderr, flush=True)
         for path, rows in export(engine, args.export):
-            print(f"{foreign.line(str(path))}: {rows} rows")
+            print(f"{safe_text.line(str(path))}: {rows} rows")
     finally:
         engine.dispose()
     return 0

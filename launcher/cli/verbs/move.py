@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_output, add_profile
 from launcher.cli.printing.output import emit
 
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.verbs.move import move
     from launcher.verbs.status import backends
 
@@ -37,5 +37,5 @@ def run(args: argparse.Namespace) -> int:
     moved = move(store, select(store, [args.name]).only(args.name), backends(profile), args.to)
     emit([{"run": moved.run, "backend": moved.backend, "state": moved.state}], args.output)
     for line in moved.left:
-        print(foreign.line(f"launcher move: {line}"), file=sys.stderr)
+        print(safe_text.line(f"launcher move: {line}"), file=sys.stderr)
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import to_builtins
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_names, add_output, add_profile, seconds
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput, Unreachable
@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.notify import Notified, Notifier, secret_reader, trial_notice
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
                 said = ""
             except Unreachable as error:
                 if str(error) != said:
-                    print(foreign.line(f"launcher notify: {error}"), file=sys.stderr, flush=True)
+                    print(safe_text.line(f"launcher notify: {error}"), file=sys.stderr, flush=True)
                 said = str(error)
             time.sleep(PAUSE)
 

@@ -11,7 +11,7 @@ import os
 import sys
 
 from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, resolved, tell_notes
+from launcher.cli.jobs import add_job, print_notes, resolved
 from launcher.cli.printing.output import emit
 
 SUMMARY = "Upload the code overlays of rendered jobs to the store, before somebody else applies the jobs."
@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     group, profile = resolved(args)
-    tell_notes("push", group)
+    print_notes("push", group)
     wanted = {digest for job in group.runs for digest in job.blobs()}
     if not wanted:
         if args.output == "table":
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             emit([], args.output)
         return 0
     from launcher.store import layout, open_store
-    from launcher.store.known import marked, memory
+    from launcher.store.known_stores import marked, memory
     from launcher.store.opening import make_store
     from launcher.verbs.overlays import push_overlays
     from launcher.verbs.submit import check_store

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_output
 from launcher.cli.printing.output import emit, show
 from launcher.errors import BadInput
@@ -108,7 +108,7 @@ def _asked(args: argparse.Namespace, queues: Sequence[QueueState]) -> bool:
     else:
         does = f"lets nothing in: {waiting} wait; the {running} that run go on"
     others = "; queues of other namespaces that use it are not counted" if args.cluster_queue else ""
-    print(foreign.line(f"{where} {does}{others}"), file=sys.stderr)
+    print(safe_text.line(f"{where} {does}{others}"), file=sys.stderr)
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         print("nothing was changed; the same command with --yes changes it", file=sys.stderr)
         return False
@@ -125,7 +125,7 @@ def _print(queues: Sequence[QueueState], problems: Sequence[str], output: str) -
     else:
         _print_tables(queues)
     for problem in problems:
-        print(foreign.line(f"launcher queues: {problem}"), file=sys.stderr)
+        print(safe_text.line(f"launcher queues: {problem}"), file=sys.stderr)
 
 
 def _print_tables(queues: Sequence[QueueState]) -> None:

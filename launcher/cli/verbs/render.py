@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher import foreign
-from launcher.cli.jobs import add_job, resolved, tell_notes
+from launcher import safe_text
+from launcher.cli.jobs import add_job, print_notes, resolved
 from launcher.cli.printing.output import table
 from launcher.verbs.render import renderer
 
@@ -39,25 +39,25 @@ def run(args: argparse.Namespace) -> int:
     to = args.to or args.output
     group, profile = resolved(args)
     if args.explain:
-        tell_notes("render", group)
+        print_notes("render", group)
         print(explained(group))
         return 0
     if to is not None:
         refuse_ttl(group)
         refuse_device_names([*args.paths, to], group)
-    from launcher.spec.resolve.positions import telling_places
+    from launcher.spec.resolve.positions import with_positions
 
     documents: dict[str, str] = {}
     owners: dict[str, list[str]] = {}
     for name in dict.fromkeys(job.backend for job in group.runs):
         jobs = [job for job in group.runs if job.backend == name]
-        with telling_places(group):
+        with with_positions(group):
             rendered = renderer(name, profile.backend_options(name))(jobs)
         documents.update(rendered.documents)
         for run, file in rendered.objects.items():
             owners.setdefault(file, []).append(run)
         for warning in rendered.warnings:
-            print(foreign.line(f"launcher render: {warning}"), file=sys.stderr)
+            print(safe_text.line(f"launcher render: {warning}"), file=sys.stderr)
     if to is not None:
         write(Path(to), documents, owners)
     else:

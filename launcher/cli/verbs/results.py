@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.errors import BadInput
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.results.rows import auto_compare, by_depth, load_files, load_rows
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
 
     if args.output == "parquet" and args.file is None and sys.stdout.isatty():
         raise BadInput("-o parquet cannot be printed on a terminal: give --file OUT")
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def encode(rows: Sequence[dict[str, Any]], fmt: str) -> bytes:
     if fmt == "json":
-        return foreign.json_text(json.dumps(list(rows), indent=2, ensure_ascii=False) + "\n").encode()
+        return safe_text.json_text(json.dumps(list(rows), indent=2, ensure_ascii=False) + "\n").encode()
     if fmt == "csv":
         return _csv(rows)
     return _parquet(rows)

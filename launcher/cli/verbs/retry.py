@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_names, add_output, add_profile
 from launcher.cli.jobs import add_price, add_waiting
 from launcher.cli.verbs.submit import send
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.backends.base import images_of
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.verbs.retry import retry
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = select(store, args.names)
 
     def say(line: str) -> None:
-        print(foreign.line(f"launcher retry: {line}"), file=sys.stderr)
+        print(safe_text.line(f"launcher retry: {line}"), file=sys.stderr)
 
     group = retry(
         store,

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments, jobs
 from launcher.cli.printing import output
 from launcher.errors import RunFailed
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from launcher import api
-    from launcher.cli.verbs.submit import come_back, keep_names, would
+    from launcher.cli.verbs.submit import keep_names, planned_state, selection_options
     from launcher.spec.read.adhoc import adhoc
     from launcher.spec.read.load import load_value
     from launcher.verbs.submit import failure
@@ -92,16 +92,16 @@ def run(args: argparse.Namespace) -> int:
         print(dump(loaded.jobs[0].at.document.value), end="")
         return 0
     resolved = api.resolve_loaded(loaded, store=args.store, profile=args.profile, cwd=Path.cwd())
-    jobs.tell_notes("run", resolved.group)
+    jobs.print_notes("run", resolved.group)
     done = api.submit(
         resolved, dry_run=args.dry_run, budget=args.budget, ceiling=args.ceiling, without_price=args.without_price
     )
     if not done[0].final:
-        jobs.tell_cost("run", resolved.group, resolved.profile)
+        jobs.print_cost("run", resolved.group, resolved.profile)
     if not args.dry_run:
         keep_names(resolved.profile.store, resolved.group.id, [submitted.run for submitted in done])
     if args.dry_run or args.detach or args.output_format == "json":
-        state = would if args.dry_run else str
+        state = planned_state if args.dry_run else str
         rows = [
             {"run": submitted.run, "name": submitted.name, "state": state(submitted.state), "reason": submitted.why}
             for submitted in done
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         raise RunFailed(str(failed))
     if args.dry_run or args.detach or args.output_format == "json":
         return 0
-    return _show(resolved.profile, done[0].run, come_back(args))
+    return _show(resolved.profile, done[0].run, selection_options(args))
 
 
 def _show(profile: Profile, run: str, options: str) -> int:
@@ -120,7 +120,7 @@ def _show(profile: Profile, run: str, options: str) -> int:
     from launcher.cli.printing.tailing import Feed, MemberFilter, follow
     from launcher.cli.printing.units import duration
     from launcher.cli.verbs.logs import source
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.verbs.status import backends, read_line
 
     store, backend_of = open_known(profile.store), backends(profile)
@@ -134,5 +134,5 @@ def _show(profile: Profile, run: str, options: str) -> int:
     line = read_line(store, run, backend_of)[1]
     why = f" ({line.reason})" if line.reason not in ("", line.state) else ""
     detail = f": {line.detail}" if line.detail and line.state != "succeeded" else ""
-    print(foreign.line(f"{run} {line.state}{why} after {duration(line.running, fine=True)}{detail}"), file=sys.stderr)
+    print(safe_text.line(f"{run} {line.state}{why} after {duration(line.running, fine=True)}{detail}"), file=sys.stderr)
     return code

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.arguments import parse_labels
 from launcher.cli.printing import output
@@ -57,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import Selection
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import select_runs, write_all
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         cache.see(store.url, "run", chosen.runs, all_of_them=not args.names)
         others = cache.names(store.url, "run")
     for problem in problems:
-        print(foreign.line(f"launcher status: {problem}"), file=sys.stderr)
+        print(safe_text.line(f"launcher status: {problem}"), file=sys.stderr)
     if args.watch:
         from launcher.cli.printing.follow import watch
 
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _groups(store: Any, cache: Any, chosen: Any, lines: Sequence[Any]) -> dict[str, str]:
     """run -> the group that submitted it, or through which the user named it."""
-    from launcher.userdata.memory import Memory
+    from launcher.userdata.record_cache import Memory
     from launcher.verbs.groups import groups_of_all, groups_of_some, read_groups
 
     of: dict[str, str] = dict(chosen.group_of)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher import foreign, patience
+from launcher import safe_text, wait_hint
 from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, add_price, add_waiting, resolved, tell_cost, tell_notes
+from launcher.cli.jobs import add_job, add_price, add_waiting, print_cost, print_notes, resolved
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput, RunFailed
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.paths:
         raise BadInput("submit what? Allowed: job files, folders of them, - (stdin), or --run RUN")
     group, profile = resolved(args)
-    tell_notes("submit", group)
+    print_notes("submit", group)
     return send(args, group, profile)
 
 
@@ -49,7 +49,7 @@ def again(args: argparse.Namespace) -> int:
     """Completes an interrupted submit: gives the runs that have a job.json to their backend."""
     from launcher.spec.profile import load_profile
     from launcher.store import open_store
-    from launcher.userdata.interrupted import jobs_of
+    from launcher.userdata.interrupted_submits import jobs_of
     from launcher.verbs.retry import group_of
 
     if args.paths or args.overrides or args.backend or args.fresh:
@@ -59,7 +59,7 @@ def again(args: argparse.Namespace) -> int:
     return send(args, group, profile)
 
 
-def come_back(args: argparse.Namespace) -> str:
+def selection_options(args: argparse.Namespace) -> str:
     """The options with which another verb finds the same runs."""
     return "".join(f" --{name} {shlex.quote(value)}" for name in ("store", "profile") if (value := getattr(args, name)))
 
@@ -80,9 +80,9 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
     from launcher.verbs.submit import failure
     from launcher.verbs.submit_steps import ADOPTED, DELETED
 
-    output, follow, plan, options = args.output, args.follow, args.dry_run, come_back(args)
+    output, follow, plan, options = args.output, args.follow, args.dry_run, selection_options(args)
     jobs = api.Jobs(group, profile)
-    patience.before = lambda: tell_cost("submit", group, profile)  # who waits for machines knows what they cost
+    wait_hint.before = lambda: print_cost("submit", group, profile)  # who waits for machines knows what they cost
     done = api.submit(
         jobs,
         dry_run=plan,
@@ -90,18 +90,18 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
         ceiling=args.ceiling,
         without_price=args.without_price,
         wait_for_capacity=args.wait_for_capacity,
-        tell=lambda line: print(foreign.line(f"launcher submit: {line}"), file=sys.stderr),
+        tell=lambda line: print(safe_text.line(f"launcher submit: {line}"), file=sys.stderr),
     )
-    if patience.before is not None and not all(submitted.final for submitted in done):
-        patience.before()
-    patience.before = None
+    if wait_hint.before is not None and not all(submitted.final for submitted in done):
+        wait_hint.before()
+    wait_hint.before = None
     if not plan:
         keep_names(profile.store, group.id, [submitted.run for submitted in done])
     rows: Sequence[Mapping[str, object]] = [
         {
             "run": submitted.run,
             "name": submitted.name,
-            "state": would(submitted.state) if plan else submitted.state,
+            "state": planned_state(submitted.state) if plan else submitted.state,
             "reason": submitted.why,
         }
         for submitted in done
@@ -122,7 +122,7 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
         raise RunFailed(str(failed))
     if follow:
         from launcher.cli.printing.follow import follow as watch
-        from launcher.store.known import open_known
+        from launcher.store.known_stores import open_known
         from launcher.verbs.status import backends
 
         store, known = open_known(profile.store), backends(profile)
@@ -149,5 +149,5 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
     return 0
 
 
-def would(state: str) -> str:
+def planned_state(state: str) -> str:
     return {"submitted": "would be submitted", "attached": "already submitted"}.get(state, state)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.printing import output
 
@@ -43,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
     from launcher.cli.printing.tables import room
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.userdata.cache import Cache
-    from launcher.userdata.memory import Memory
+    from launcher.userdata.record_cache import Memory
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
     chosen = select(store, args.names) if args.names else None
@@ -88,7 +88,7 @@ class _Look:
         runs = list(self._chosen.runs) if self._chosen is not None else list_runs(self._store)
         lines, problems = read_lines(self._store, [run for run in runs if run not in self._ended], cache=self._cache)
         for problem in problems:
-            print(foreign.line(f"launcher top: {problem}"), file=sys.stderr)
+            print(safe_text.line(f"launcher top: {problem}"), file=sys.stderr)
         self._ended |= {line.run for line in lines if line.final}
         return usage(self._store, lines, self._memory)
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli.arguments import add_names, add_profile
 from launcher.errors import BadInput, SlipwayError, Unreachable
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.install import install
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.groups import groups_of_some
     from launcher.verbs.status import list_runs, read_lines
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             except Unreachable:
                 raise
             except SlipwayError as error:  # a damaged record stops no other run
-                print(foreign.line(f"launcher trace: {line.run}: {error}"), file=sys.stderr)
+                print(safe_text.line(f"launcher trace: {line.run}: {error}"), file=sys.stderr)
         return sent
 
     def rejected(sender: TraceSender) -> str:
@@ -82,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
                 if count := once(cache):
                     print(f"{count} spans sent", flush=True)
                 if sender.rejected:
-                    print(foreign.line(f"launcher trace: {rejected(sender)}"), file=sys.stderr, flush=True)
+                    print(safe_text.line(f"launcher trace: {rejected(sender)}"), file=sys.stderr, flush=True)
                     sender.rejected = 0
             except Unreachable as error:
-                print(foreign.line(f"launcher trace: {error}"), file=sys.stderr, flush=True)
+                print(safe_text.line(f"launcher trace: {error}"), file=sys.stderr, flush=True)
             time.sleep(PAUSE)

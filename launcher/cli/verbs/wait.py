@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.cli.printing.units import duration
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.protocol.fold import State
     from launcher.spec.profile import load_profile
-    from launcher.store.known import open_known
+    from launcher.store.known_stores import open_known
     from launcher.verbs.applied import select_runs
     from launcher.verbs.status import DAMAGED, Line, backends
     from launcher.verbs.wait import wait_for
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         why = f" ({line.reason})" if line.reason not in ("", line.state) else ""
         detail = f": {line.detail}" if line.detail and line.state != "succeeded" else ""
         sentence = f"{line.run} {line.state}{why} after {duration(line.running, fine=True)}{detail}"
-        print(foreign.line(sentence), flush=True)
+        print(safe_text.line(sentence), flush=True)
 
     deadline = None if args.timeout is None else time.monotonic() + args.timeout
     lines = wait_for(store, chosen.runs, backends(profile), deadline, ended)
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"launcher wait: {line.run} {line.state}: {line.detail}", file=sys.stderr)
     unreadable = [line for line in lines if line.state in (DAMAGED, State.UNKNOWN)]
     for line in unreadable:
-        print(foreign.line(f"launcher wait: {line.run} {line.state}: {line.detail}"), file=sys.stderr)
+        print(safe_text.line(f"launcher wait: {line.run} {line.state}: {line.detail}"), file=sys.stderr)
     unfinished = [line for line in lines if not line.final and not line.repair and line.state != DAMAGED]
     if args.output == "json":
         from launcher.cli.printing.records import record

@@ -8,7 +8,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from launcher.errors import SlipwayError
-from launcher.monitor.server.blind import BlindMode
+from launcher.monitor.server.blind_mode import BlindMode
 from launcher.monitor.server.entry import EntryCodes
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.security import RequestGuard

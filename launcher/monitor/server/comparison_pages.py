@@ -15,7 +15,7 @@ from launcher.errors import BadInput
 from launcher.monitor.episodes import sources
 from launcher.monitor.rows import text
 from launcher.monitor.server.addresses import row_id
-from launcher.monitor.server.blind import Hiding
+from launcher.monitor.server.blind_mode import Hiding
 from launcher.monitor.server.evaluation_queries import EvaluationQueries
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.verdict_queries import VerdictQueries

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from launcher import exposition, foreign
+from launcher import exposition, safe_text
 from launcher.decoding import decode
 from launcher.errors import BadInput
 from launcher.exposition import MetricFamily, Sample
@@ -23,7 +23,7 @@ from launcher.monitor import tables as t
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.rows import ENDED
 from launcher.monitor.server.queries import Queries
-from launcher.results.bill import HeldTime
+from launcher.results.run_cost import HeldTime
 from launcher.spec.model import Limits
 
 MOST: Final = 2000  # runs that have not ended; more would burden Prometheus
@@ -56,7 +56,7 @@ def families(queries: Queries, followers: Sequence[StoreFollower]) -> Iterator[M
     usage = queries.usage(row["id"] for row in rows)
     found: dict[str, list[Sample]] = {}
     for row in rows:
-        run = {"run": foreign.line(row["run"])}
+        run = {"run": safe_text.line(row["run"])}
         limits, held = decode(row["limits"], Limits), decode(row["held"], tuple[HeldTime, ...])
         started = row["seen"] is not None
         values: dict[str, Any] = {
@@ -70,12 +70,12 @@ def families(queries: Queries, followers: Sequence[StoreFollower]) -> Iterator[M
             "gpu_ratio": usage[row["id"]]["gpu"] if row["id"] in usage else None,
         }
         info = {"job": row["name"], "backend": row["backend"], "state": row["state"]}
-        values_of_run = [("info", {**run, **{name: foreign.line(text) for name, text in info.items()}}, 1.0)]
+        values_of_run = [("info", {**run, **{name: safe_text.line(text) for name, text in info.items()}}, 1.0)]
         values_of_run += [(name, run, value) for name, value in values.items()]
         for name, labels, value in values_of_run:
             found.setdefault(f"slipway_run_{name}", []).append((labels, value))
     yield from (MetricFamily(name, samples) for name, samples in found.items())
-    stores = [(one, {"store": foreign.line(one.store.url)}) for one in followers]
+    stores = [(one, {"store": safe_text.line(one.store.url)}) for one in followers]
     yield MetricFamily("slipway_monitor_pass_timestamp_seconds", [(labels, one.passed) for one, labels in stores])
     yield MetricFamily("slipway_monitor_problems", [(labels, one.problems) for one, labels in stores])
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from launcher.backends.base import Entered, Forwards
 from launcher.decoding import decode
+from launcher.die_with_parent import die_with_parent
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.monitor.server.rfb import NoDesktop, RfbScreen
 from launcher.protocol.read import read_run
@@ -23,7 +24,6 @@ from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.tied import tied
 from launcher.verbs.status import BackendOf, backends
 
 PORT: Final = "vnc"  # the port of a role that shows its desktop
@@ -141,7 +141,7 @@ class DesktopWatch:
             here = int(trial.getsockname()[1])
         argv = backend.forward(self._run, self._member, [(here, port)])
         silent = subprocess.DEVNULL
-        process = self._process = subprocess.Popen(tied(argv), stdin=silent, stdout=silent, stderr=silent)
+        process = self._process = subprocess.Popen(die_with_parent(argv), stdin=silent, stdout=silent, stderr=silent)
         end = time.monotonic() + READY_LIMIT
         while process.poll() is None and time.monotonic() < end and not self._unwatched():
             with suppress(OSError), socket.create_connection(("127.0.0.1", here), timeout=1.0):

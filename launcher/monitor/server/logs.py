@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.store.base import Store
 from launcher.store.layout import LOG, RunKeys
 from launcher.store.logs import list_pieces, read_pieces
@@ -43,4 +43,4 @@ def _shown(line: str) -> str:
     """What was written last where a line was written over; escapes are shown and not obeyed."""
     line = line.rstrip("\r").rpartition("\r")[2]
     cut = f"{line[:LONGEST]}… ({len(line) - LONGEST:,} more characters)" if len(line) > LONGEST else line
-    return foreign.line(cut)
+    return safe_text.line(cut)

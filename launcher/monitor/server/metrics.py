@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.protocol.read import read_run
 from launcher.report.metrics import RunMetrics, read_metrics
 from launcher.report.svg import thin
@@ -26,7 +26,7 @@ def charts(found: Sequence[tuple[str, RunMetrics]], names: Sequence[str]) -> lis
     extremes."""
     return [
         {
-            "metric": foreign.line(name),
+            "metric": safe_text.line(name),
             "lines": [
                 {"run": run, "points": thin(metrics.values[name])} for run, metrics in found if name in metrics.values
             ],
@@ -38,7 +38,7 @@ def charts(found: Sequence[tuple[str, RunMetrics]], names: Sequence[str]) -> lis
 def notes(found: Sequence[tuple[str, RunMetrics]], names: Sequence[str]) -> list[str]:
     """What the charts of these metrics do not show."""
     told = [
-        f"{foreign.line(name)} ({count:,}) of {run}"
+        f"{safe_text.line(name)} ({count:,}) of {run}"
         for run, metrics in found
         for name, count in sorted(metrics.infinite.items())
     ]
@@ -74,7 +74,7 @@ def last_values(found: Sequence[tuple[str, RunMetrics]]) -> dict[str, Any]:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(
-        [*map(foreign.line, names[:NAMED]), *([f"and {len(names) - NAMED:,} more"] if len(names) > NAMED else [])]
+        [*map(safe_text.line, names[:NAMED]), *([f"and {len(names) - NAMED:,} more"] if len(names) > NAMED else [])]
     )
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from launcher.monitor.server.blind import blind
+from launcher.monitor.server.blind_mode import blind
 from launcher.monitor.server.queries import Queries
 from launcher.results.read import StoredOutput, open_output
 from launcher.store.base import Store

@@ -23,13 +23,13 @@ from starlette.responses import (
     StreamingResponse,
 )
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.deleting.intent import user
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor.rows import ENDED, GOING_ON
-from launcher.monitor.server import shown
+from launcher.monitor.server import formats
 from launcher.monitor.server.addresses import row_id
-from launcher.monitor.server.blind import Hiding
+from launcher.monitor.server.blind_mode import Hiding
 from launcher.monitor.server.comparison_pages import ComparisonPages
 from launcher.monitor.server.cost_pages import CostPages
 from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
@@ -44,7 +44,7 @@ from launcher.monitor.server.stream import Hub, TooMany
 from launcher.monitor.server.training_pages import TrainingPages, tokens_of
 from launcher.monitor.server.training_queries import figures_of
 from launcher.monitor.server.verdict_pages import VerdictPages
-from launcher.monitor.server.waiting import WaitingReasons
+from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.results.text import FEW_CLUSTERS
 from launcher.spec.hashing import decode_job
 from launcher.spec.prices.rates import Prices
@@ -85,14 +85,14 @@ class MonitorPages:
             loader=PackageLoader("launcher.monitor.server"),
             autoescape=True,
             undefined=StrictUndefined,
-            finalize=lambda value: foreign.block(value) if type(value) is str else value,
+            finalize=lambda value: safe_text.block(value) if type(value) is str else value,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.templates.globals.update(shown=shown, ended=ENDED, changes=sorted(self.changes), tokens_of=tokens_of)
+        self.templates.globals.update(shown=formats, ended=ENDED, changes=sorted(self.changes), tokens_of=tokens_of)
         self.templates.globals.update(offered=self._offered, labels_of=_labels)
         self.templates.globals.update(few_clusters=FEW_CLUSTERS)
-        self.person = foreign.line(user())
+        self.person = safe_text.line(user())
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
         self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
         self.comparisons = ComparisonPages(self.queries, self.verdicts.of, self.page, self._store, self.person)
@@ -133,7 +133,7 @@ class MonitorPages:
         overview = self.queries.overview(filters)
         now = time.time()
         runs = [*overview.open, *overview.ended]
-        costs = {run["id"]: shown.cost(run, self.prices, now) for run in runs}
+        costs = {run["id"]: formats.cost(run, self.prices, now) for run in runs}
         why = {run["id"]: self.waiting.why(run["id"]) for run in overview.open}
         usage = self.queries.usage(run["id"] for run in runs)
         return {
@@ -184,7 +184,7 @@ class MonitorPages:
         return {
             "run": run,
             "parts": parts,
-            "cost": shown.cost(run, self.prices, time.time()),
+            "cost": formats.cost(run, self.prices, time.time()),
             "why": self.waiting.why(key),
             "usage": self.queries.usage([key]).get(key),
             "bars": _bars(parts["attempts"], run, time.time()),

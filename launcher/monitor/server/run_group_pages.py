@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.monitor import tables as t
-from launcher.monitor.server import shown
+from launcher.monitor.server import formats
 from launcher.monitor.server.evaluation_queries import EvaluatedAgent, EvaluationQueries
 from launcher.monitor.server.metrics import charts, curves, last_values, notes, run_metrics
 from launcher.monitor.server.queries import OF_RUN, Queries
@@ -61,7 +62,7 @@ class RunGroup(NamedTuple):
         for value, currency in (each.spent for each in self.runs):
             if value is not None:
                 sums[currency] = sums.get(currency, Decimal()) + value
-        return [text for name, value in sorted(sums.items()) if (text := shown.amount(value, name))]
+        return [text for name, value in sorted(sums.items()) if (text := formats.amount(value, name))]
 
 
 class _Input(msgspec.Struct):
@@ -134,7 +135,7 @@ class RunGroupPages:
             except NotFound:  # deleted since
                 continue
             if metrics.values:
-                found.append((foreign.line(each.label), metrics))
+                found.append((safe_text.line(each.label), metrics))
         return found, 0
 
     def _found(self, request: Request) -> RunGroup:
@@ -149,7 +150,7 @@ class RunGroupPages:
     def _grouped(self, name: str, rows: Sequence[RowMapping]) -> RunGroup:
         jobs = {row["id"]: _job(row) for row in rows}
         parameters = _differing([job.variant for job in jobs.values()])
-        stages, now = _stages(rows, jobs), shown.now()
+        stages, now = _stages(rows, jobs), time.time()
         agents = self.evaluations.agents(row["id"] for row in rows)
         several = len({row["name"].partition("[")[0] for row in rows}) > 1
         runs = [
@@ -159,7 +160,7 @@ class RunGroupPages:
                 _label(row, jobs[row["id"]], parameters, several),
                 jobs[row["id"]].variant,
                 next((agent for agent in agents.get(row["id"], ()) if not agent.baseline), None),
-                shown.spent(row, self.prices, now),
+                formats.spent(row, self.prices, now),
             )
             for row in rows
         ]

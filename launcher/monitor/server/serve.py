@@ -25,7 +25,7 @@ from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.security import ENTER
 from launcher.monitor.server.stream import Hub
-from launcher.monitor.server.waiting import WaitingReasons
+from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.monitor.tables import identify
 from launcher.spec.profile import Profile
 from launcher.store.base import Store

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from launcher.decoding import decode
 from launcher.monitor.server.addresses import chosen_page, row_id
-from launcher.monitor.server.blind import blind
+from launcher.monitor.server.blind_mode import blind
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.training_queries import KINDS, SHOWN, Moment, TrainingQueries
 

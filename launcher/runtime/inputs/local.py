@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from launcher.runtime.folders import remove
 from launcher.runtime.inputs import Fetch, sha256_file
 from launcher.store.manifest import Manifest, StoredFile
-from launcher.store.paths import Left, stored_name, walk
+from launcher.store.paths import LeftOutFiles, stored_name, walk
 
 
 def fetch(request: Fetch) -> str:
@@ -26,7 +26,7 @@ def fetch(request: Fetch) -> str:
 
 def folder_digest(request: Fetch, path: Path) -> str:
     """The digest of the manifest that the folder would have. Links in it are the user's own and are followed."""
-    left = Left()
+    left = LeftOutFiles()
     names = list(walk(path, follow=True, leave=left))
     for line in left.lines(f"input {request.name}"):
         request.context.say(line)

@@ -16,7 +16,7 @@ from launcher.runtime.member import command
 from launcher.runtime.process import procs
 from launcher.runtime.process.leash import Leash
 from launcher.runtime.process.signals import Signals
-from launcher.runtime.process.threads import Teller
+from launcher.runtime.process.threads import ErrorReporter
 from launcher.runtime.uploads.log_stream import OutputStream
 
 
@@ -68,7 +68,7 @@ def run_command(
         os.close(write)
     leash.running(child.pid)
     began = boottime()
-    told = Teller(output.say)
+    told = ErrorReporter(output.say)
 
     def safe_tick(seconds: float) -> None:  # an error in what runs beside the command must not end the command
         try:

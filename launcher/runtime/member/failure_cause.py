@@ -13,7 +13,7 @@ from typing import Final
 from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol import decide
-from launcher.protocol.decide import Glance
+from launcher.protocol.decide import BeatFacts
 from launcher.protocol.records import Beat, Exit
 from launcher.protocol.steps import Stop
 from launcher.reasons import RULES, Reason
@@ -51,7 +51,7 @@ def cause(context: MemberContext, member: Member) -> Stop | None:
             if not left:
                 # whoever stops for another reason says so here before its exit or its last phase is to be seen
                 broken = context.store.head(context.keys.broken) is not None
-                return member.should_stop() or decide.beat(Glance(broken=broken))
+                return member.should_stop() or decide.beat(BeatFacts(broken=broken))
         except Unreachable as error:
             context.say(f"store: {error}")
         if member.stopped.wait(min(1.0, context.job.timing.beat)):
@@ -63,7 +63,7 @@ def _of_exit(reason: Reason) -> Stop | None:
     rank's own."""
     if reason is Reason.SUCCEEDED or RULES[reason].severity >= RULES[Reason.USER_ERROR].severity:
         return None
-    return decide.beat(Glance(watched=0, exit=reason))
+    return decide.beat(BeatFacts(watched=0, exit=reason))
 
 
 def _told(body: bytes) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from launcher.protocol.ceiling import HOUR, GroupCeiling, Spending, ceiling_of, 
 from launcher.protocol.read import read_run
 from launcher.protocol.steps import Stop
 from launcher.runtime.beating import Clock
-from launcher.runtime.process.threads import Lasting
+from launcher.runtime.process.threads import ResilientThread
 from launcher.spec.model import BUDGET_MARGIN, ResolvedJob
 from launcher.store.base import Store
 from launcher.store.find import read_group
@@ -26,7 +26,7 @@ from launcher.store.find import read_group
 LIST_AGAIN: Final = 60.0  # seconds between two looks for a ceiling that was given after the run had begun
 
 
-class Purse:
+class GroupBudget:
     """The ceilings of one run. `held`: seconds for which the run has held its machines; `halt`: told once."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Purse:
         self._over = threading.Event()
         self._groups: list[_GroupSum] = []
         self._listed = 0.0
-        self._thread = Lasting("purse", self._next, log, pause=min(job.timing.beat, 1.0))
+        self._thread = ResilientThread("purse", self._next, log, pause=min(job.timing.beat, 1.0))
 
     def begin(self) -> Stop | None:
         """Reads the ceilings; then keeps them in a thread of its own. A Stop when one is reached already. Raises

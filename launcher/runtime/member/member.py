@@ -33,10 +33,10 @@ from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason, stage_code
 from launcher.runtime.beating import Beating, BeatState, Clock, SystemClock
 from launcher.runtime.member.adoption import Holds, cannot_tell, find_done
-from launcher.runtime.member.group_budget import Purse
+from launcher.runtime.member.group_budget import GroupBudget
 from launcher.runtime.member.observer import RunObserver
 from launcher.runtime.member.retrier import Retrier
-from launcher.runtime.uploads.stored_checkpoints import chosen
+from launcher.runtime.uploads.stored_checkpoints import newest_of
 from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
@@ -103,7 +103,7 @@ class Member:
         self._settled = False
         self._sight = RunObserver(store, job, self.run, member, placement, self._nonce, self.clock)
         self._beating: Beating | None = None
-        self._purse: Purse | None = None
+        self._purse: GroupBudget | None = None
 
     # start
 
@@ -233,7 +233,9 @@ class Member:
         while self.index == 0 and self._purse is None and beating is not None:
             if (stop := self.should_stop()) is not None:
                 return stop
-            purse = Purse(self.store, self.job, self.run, beating.paid, clock=self.clock, log=self.log, halt=self._halt)
+            purse = GroupBudget(
+                self.store, self.job, self.run, beating.paid, clock=self.clock, log=self.log, halt=self._halt
+            )
             try:
                 stop = purse.begin()
             except Unreachable as error:
@@ -311,7 +313,7 @@ class Member:
     def checkpoint(self, lost: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
         """(attempt, step) of the checkpoint to continue from; None: start from the beginning. Call after settle().
         `lost`: checkpoints that were deleted meanwhile; none of them is chosen."""
-        return chosen(self._sight.with_me(self._view, self._number), self._number, lost)
+        return newest_of(self._sight.with_me(self._view, self._number), self._number, lost)
 
     def beat_soon(self) -> None:
         """Sends the next heartbeat at once, because `beat_state` has changed."""

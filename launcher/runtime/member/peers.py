@@ -15,7 +15,7 @@ from launcher.protocol.steps import Stop
 from launcher.runtime.context import MemberContext
 from launcher.runtime.member.command import Peers
 from launcher.runtime.member.member import Member
-from launcher.runtime.process.threads import Lasting
+from launcher.runtime.process.threads import ResilientThread
 from launcher.spec.model import Ready
 
 _PROBE = 5.0  # seconds for one check whether a role is ready
@@ -115,7 +115,7 @@ def announce_when_ready(
         member.stopped.wait(context.address.tuning.ready)
         return True
 
-    thread = Lasting("ready", probe, context.say, pause=context.address.tuning.ready)
+    thread = ResilientThread("ready", probe, context.say, pause=context.address.tuning.ready)
     thread.start()
     return thread
 

@@ -30,7 +30,7 @@ def checkpoint(context: MemberContext, member: Member, report: Callable[[str], N
                 f"beginning; `launcher retry {view.run} --resume` goes on from them"
             )
             return None
-        folder, _ = _restore(context, view.run, lambda lost: stored_checkpoints.chosen(view, None, lost), report)  # noqa: B023 - called at once
+        folder, _ = _restore(context, view.run, lambda lost: stored_checkpoints.newest_of(view, None, lost), report)  # noqa: B023 - called at once
         if folder is not None:
             return folder
     return None

@@ -16,7 +16,7 @@ from launcher.errors import SlipwayError
 _PAUSE: Final = 0.5  # seconds after a round that failed
 
 
-class Lasting(threading.Thread):
+class ResilientThread(threading.Thread):
     """Calls `step` until it returns False. An exception, MemoryError included, is reported once, and the next call
     follows `pause` seconds later."""
 
@@ -25,7 +25,7 @@ class Lasting(threading.Thread):
     ) -> None:
         super().__init__(name=f"slipway-{name}", daemon=True)
         self._step, self._pause = step, pause
-        self._teller = Teller(say)
+        self._teller = ErrorReporter(say)
 
     def run(self) -> None:
         going = True
@@ -38,7 +38,7 @@ class Lasting(threading.Thread):
                     time.sleep(self._pause)
 
 
-class Teller:
+class ErrorReporter:
     """Reports errors; the same error several times in a row only once. Never raises: there may be no memory left."""
 
     def __init__(self, say: Callable[[str], object]) -> None:

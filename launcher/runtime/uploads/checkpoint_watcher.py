@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from launcher.store.paths import Left, walk
+from launcher.store.paths import LeftOutFiles, walk
 
 # relative path, size, time of change (ns), inode of each file
 Signature: TypeAlias = "tuple[tuple[str, int, int, int], ...]"
@@ -34,7 +34,7 @@ class LocalCheckpoint:
     signature: Signature
     single: bool = False  # it is one file, not a folder
     within: Path | None = None  # the output's folder, which no link may leave
-    left: Left = field(default_factory=Left, compare=False)  # files of it that no store can hold
+    left: LeftOutFiles = field(default_factory=LeftOutFiles, compare=False)  # files of it that no store can hold
 
 
 def step_of(name: str) -> int | None:
@@ -43,7 +43,7 @@ def step_of(name: str) -> int | None:
     return int(numbers[-1]) if numbers else None
 
 
-def look(path: Path, within: Path | None = None, left: Left | None = None) -> Signature | None:
+def signature_of(path: Path, within: Path | None = None, left: LeftOutFiles | None = None) -> Signature | None:
     """The signature of a file or folder; None if it changes while it is read, or does not exist. A link counts as the
     file it points to, if that is below `within`. `left` collects what is left out."""
     try:
@@ -51,7 +51,7 @@ def look(path: Path, within: Path | None = None, left: Left | None = None) -> Si
             entry = path.stat()
             return ((path.name, entry.st_size, entry.st_mtime_ns, entry.st_ino),)
         rows = []
-        for relative, file in walk(path, within=within, leave=left or Left()):
+        for relative, file in walk(path, within=within, leave=left or LeftOutFiles()):
             entry = file.stat()
             rows.append((relative, entry.st_size, entry.st_mtime_ns, entry.st_ino))
         return tuple(sorted(rows))
@@ -83,10 +83,10 @@ class Watcher:
         """The complete checkpoints that are not in `taken`, by step. `ended`: the command ended and was not killed."""
         checkpoints = []
         for step, path in self._paths():
-            left = Left()
+            left = LeftOutFiles()
             if (
                 step not in taken
-                and (signature := look(path, self._root, left))
+                and (signature := signature_of(path, self._root, left))
                 and self._whole(path, signature, ended)
             ):
                 checkpoints.append(LocalCheckpoint(step, path, signature, path.is_file(), self._root, left))
@@ -136,7 +136,7 @@ def snapshot(checkpoint: LocalCheckpoint, into: Path) -> bool:
                 pass
     except FileNotFoundError:
         return False
-    return look(checkpoint.path, checkpoint.within) == checkpoint.signature
+    return signature_of(checkpoint.path, checkpoint.within) == checkpoint.signature
 
 
 def best_step(folder: Path) -> int | None:

@@ -20,7 +20,7 @@ from launcher.runtime.uploads import stored_checkpoints
 from launcher.runtime.uploads.checkpoint_watcher import LocalCheckpoint, Watcher, best_step, snapshot
 from launcher.runtime.uploads.stored_checkpoints import Stored
 from launcher.spec.model import Output
-from launcher.store.paths import Left
+from launcher.store.paths import LeftOutFiles
 from launcher.store.upload import Upload
 
 Insist = Callable[[Callable[[], None]], None]
@@ -60,7 +60,7 @@ class Checkpoints:
         self._looked = time.monotonic()  # when this rank, if it is not the leader, last listed the leader's steps
         self._leaders: dict[int, float] = {}  # step -> when the leader's manifest was first seen
         self._said: set[str] = set()
-        self.left = Left()  # files of all checkpoints that no store can hold
+        self.left = LeftOutFiles()  # files of all checkpoints that no store can hold
 
     def poll(self, *, ended: bool = False) -> None:
         """One round of uploads. Raises Unreachable; the next round continues from there."""
@@ -139,7 +139,7 @@ class Checkpoints:
         del self._snapshots[step]
         remove(folder)
 
-    def _send(self, step: int, folder: Path, left: Left | None = None) -> None:
+    def _send(self, step: int, folder: Path, left: LeftOutFiles | None = None) -> None:
         """Uploads this rank's files of a step, then its manifest."""
         keys, member = self._context.keys, self._context.member
         files = keys.checkpoint_files(step, member)

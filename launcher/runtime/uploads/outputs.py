@@ -22,7 +22,7 @@ from launcher.runtime.folders import FolderIdentity
 from launcher.runtime.settings import AttemptError
 from launcher.store.live import find_output
 from launcher.store.manifest import Manifest, StoredFile, fetch_tree, key_of
-from launcher.store.paths import Left
+from launcher.store.paths import LeftOutFiles
 from launcher.store.transfer import Damaged
 from launcher.store.upload import Upload
 
@@ -152,7 +152,7 @@ class Outputs:
                 if self._restore(name, number, told.get(name, 0), ended):
                     break
 
-    def left(self, into: Left) -> None:
+    def left(self, into: LeftOutFiles) -> None:
         """Adds the files that were left out of all outputs to `into`."""
         for name, upload in self._uploads().items():
             into.add(upload.left.below(name), upload.left.count)

@@ -148,7 +148,7 @@ def _whole(record: Complete, parts: Sequence[tuple[str, Manifest]]) -> Manifest:
     return Manifest(dict(sorted(files.items())), record.time, record.nonce, empty_folders=tuple(empty))
 
 
-def chosen(view: RunView, before: int | None, lost: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
+def newest_of(view: RunView, before: int | None, lost: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
     """(attempt, step) of the checkpoint from which attempt `before` continues; with None, from which another run that
     resumes this one does. `lost`: checkpoints that were deleted since the view was read. The exhaustive check explores
     this same choice."""

@@ -12,7 +12,7 @@ from launcher.runtime.beating import BeatState
 from launcher.runtime.context import MemberContext
 from launcher.runtime.uploads.checkpoints import Checkpoints
 from launcher.runtime.uploads.outputs import Outputs
-from launcher.store.paths import Left
+from launcher.store.paths import LeftOutFiles
 
 Insist = Callable[[Callable[[], None]], None]
 
@@ -72,9 +72,9 @@ class Sync:
         elif succeeded:
             self._tell_what_stays()
 
-    def left(self) -> Left:
+    def left(self) -> LeftOutFiles:
         """The files that were left out of outputs and checkpoints, because no store can hold them."""
-        left = Left()
+        left = LeftOutFiles()
         if self.outputs:
             self.outputs.left(left)
         for checkpoints in self._checkpoints:

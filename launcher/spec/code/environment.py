@@ -79,7 +79,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def told(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+def describe_changes(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
     """The first differences in brackets, after a space; empty where they are not known."""
     changes = differences(before, now) if before is not None else []
     more = f" and {len(changes) - NAMED} more" if len(changes) > NAMED else ""
@@ -96,12 +96,13 @@ def other_packages(wanted: str, ignore: Collection[str], python: str = "") -> st
     """What a message says of a run that is named for other packages than this machine's; None where they are the same.
     `ignore` counts only where this machine does not know with what the run was named. `python`: as for
     `local_environment`."""
-    before = kept(wanted)
+    before = stored_environment(wanted)
     now = local_environment(before.ignore if before is not None else ignore, python=python)
     if now.digest == wanted:
         return None
+    changes = describe_changes(before and before.parts, now.parts)
     return (
-        f"the packages here are not those that this run is named for{told(before and before.parts, now.parts)}: "
+        f"the packages here are not those that this run is named for{changes}: "
         "submit the job again, which makes a run of its own"
     )
 
@@ -118,15 +119,15 @@ def check_environment(jobs: Iterable[ResolvedJob], now: LocalEnvironment) -> Non
                 raise Conflict(f"{job.name}: {why}")
 
 
-def keep(environment: LocalEnvironment) -> None:
+def store_environment(environment: LocalEnvironment) -> None:
     """Keeps it on this machine, by the digest, so that a later difference can be named."""
     path = _kept(environment.digest)
     if not path.exists():
         files.keep(path, msgspec.json.encode(environment))
 
 
-def kept(digest: str) -> LocalEnvironment | None:
-    """The environment that `keep` kept; None if it did not."""
+def stored_environment(digest: str) -> LocalEnvironment | None:
+    """The environment that `store_environment` kept; None if it did not."""
     try:
         return decode(_kept(digest).read_bytes(), LocalEnvironment)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):

@@ -166,7 +166,7 @@ def _variants(at: Context, folder: Path) -> Iterator[Variant]:
             yield first
             return
         base = {"config": first.values.get("config", {})}
-    moved = matrix.moved_places(at.document, axes) if first is None else {}
+    moved = matrix.moved_positions(at.document, axes) if first is None else {}
     for picks in product(*(range(len(items)) for _, items in axes.values())):
         chosen: dict[str, Any] = {}
         sources = dict(at.sources)

@@ -78,7 +78,7 @@ def _repeated(items: Sequence[Any]) -> list[int]:
     return again
 
 
-def moved_places(document: YamlDocument, axes: Axes) -> dict[tuple[str, int], Places]:
+def moved_positions(document: YamlDocument, axes: Axes) -> dict[tuple[str, int], Places]:
     """(path, index of a value) -> the places of the value's parts, under the route of the field that varies. So a
     number from a matrix keeps the text it was written with."""
     moved: dict[tuple[str, int], Places] = {}

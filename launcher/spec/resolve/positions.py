@@ -12,7 +12,7 @@ from launcher.spec.values.source import Route
 
 
 @contextmanager
-def telling_places(group: Group) -> Iterator[None]:
+def with_positions(group: Group) -> Iterator[None]:
     """What a backend refuses names a job; here it gets the place where the user wrote the field."""
     try:
         yield

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from launcher import foreign
+from launcher import safe_text
 from launcher.errors import BadInput, Problem
 from launcher.spec.secrets.tokens import mask
 
@@ -50,7 +50,9 @@ def one_line(text: str, longest: int) -> str:
     text = mask(text) if len(text) <= _WHOLE else mask(text[:_WHOLE])
     if len(text) > longest:
         text = f"{text[: longest - 3]}..."
-    return text if text.isprintable() else foreign.line(re.sub(_CONTROL, lambda match: f"\\x{ord(match[0]):02x}", text))
+    return (
+        text if text.isprintable() else safe_text.line(re.sub(_CONTROL, lambda match: f"\\x{ord(match[0]):02x}", text))
+    )
 
 
 class Problems:

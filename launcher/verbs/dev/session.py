@@ -124,7 +124,7 @@ def as_group(job: ResolvedJob, source: Group, was: ResolvedJob) -> Group:
     )
 
 
-def place_of(profile: Profile, job: ResolvedJob) -> Entered:
+def session_backend(profile: Profile, job: ResolvedJob) -> Entered:
     """The backend of a session. Raises BadInput for one in whose processes nobody can work: asked before anything is
     submitted, which may cost money."""
     place: Backend = backend_of(job, profile.backend_options(job.backend))
@@ -135,7 +135,7 @@ def place_of(profile: Profile, job: ResolvedJob) -> Entered:
 
 def argv(profile: Profile, session: Session, command: Sequence[str], *, tty: bool) -> list[str]:
     """The program that brings a user into a session. Raises NotFound while its process does not run."""
-    place = place_of(profile, session.job)
+    place = session_backend(profile, session.job)
     enter = Path(__file__).with_name("enter.py").read_text()
     words = ["python", "-c", enter, session.run, *(command or SHELL)]
     return place.execute(session.run, session.job.members()[0], words, tty=tty)

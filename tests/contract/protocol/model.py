@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.protocol import decide, reaping, steps
-from launcher.protocol.facts import same_place, silent
+from launcher.protocol.facts import same_placement, silent
 from launcher.protocol.verdict import newest_checkpoint
 from launcher.reasons import EXIT_PREEMPTED, RULES, Reason
 from tests.contract.protocol.states import (
@@ -261,7 +261,7 @@ class Model(World):
             yield f"{name} sees attempt {q.n} formed", self.proc(s, q, pc="settle"), True, ()
         elif q.rank == 0 and all(att.claims):
             places = {self.placement(*claim) for claim in att.claims if claim}
-            mixed = any(not same_place(one, self.placement(q.place, q.inc)) for one in places)
+            mixed = any(not same_placement(one, self.placement(q.place, q.inc)) for one in places)
             broken = ("AN ATTEMPT OF TWO PLACEMENTS",) if mixed else ()
             yield f"{name} puts formed {q.n}", self.proc(self.att(s, q.n, formed=True), q, pc="settle"), True, broken
 

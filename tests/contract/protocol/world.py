@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from launcher.protocol import decide, reaping, steps
-from launcher.protocol.facts import AttemptFacts, Rules, RunFacts, gone, same_place, silent
+from launcher.protocol.facts import AttemptFacts, Rules, RunFacts, gone, same_placement, silent
 from launcher.protocol.records import Placement
 from launcher.protocol.rules import ALL, Rule
 from launcher.protocol.verdict import Verdict, exhausted
@@ -62,7 +62,7 @@ class World:
         self.eager = config.starts and not config.late and not {"force", "served", "waited"} & set(self.names)
         self.first_beat = BEATS if Rule.CLAIM_IS_BEAT in rules else NO_BEAT
         self.fences = decide.fence(1.0, 0.0, rules) is not None
-        self.yields = decide.beat(decide.Glance(successor=True), rules) is not None
+        self.yields = decide.beat(decide.BeatFacts(successor=True), rules) is not None
 
     def initial(self) -> State:
         c = self.c
@@ -143,7 +143,7 @@ class World:
                     claimed=tuple(claim is not None for claim in att.claims),
                     exits=att.exits,
                     gone=tuple(dead),
-                    own=mine is not None and leader is not None and same_place(leader, mine, self.rules),
+                    own=mine is not None and leader is not None and same_placement(leader, mine, self.rules),
                     moved=moved and k == len(atts) - 1,
                     settled=att.settled,
                     broken=att.broken,
@@ -169,7 +169,7 @@ class World:
         self, result: str | None, cancel: bool, successor: bool, att: Att, rank: int
     ) -> tuple[steps.Stop, ...]:
         """Everything that one beat may say, depending on which other member it looks at."""
-        base = decide.Glance(result, cancel, successor, att.broken, rank >= self.c.leading)
+        base = decide.BeatFacts(result, cancel, successor, att.broken, rank >= self.c.leading)
         others = [] if self.c.ranks == 1 else [0] if rank else list(range(1, self.c.ranks))
         found = []
         for who in [None, *others]:

@@ -15,7 +15,7 @@ from launcher.backends.azureml.backend import AzureBackend
 from launcher.backends.azureml.pool import PoolInstance, record
 from launcher.cli import main
 from launcher.protocol.read import read_run
-from launcher.results.bill import bill, machine_times
+from launcher.results.run_cost import bill, machine_times
 from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.prices.rates import PricedRun
 from launcher.store.layout import RunKeys

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from launcher.protocol.read import read_run
-from launcher.results.bill import machine_times
+from launcher.results.run_cost import machine_times
 from launcher.spec.hashing import run_id
 from launcher.store.layout import RunKeys
 from launcher.store.logs import Log

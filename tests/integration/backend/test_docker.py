@@ -277,7 +277,7 @@ def test_an_engine_that_goes_away_costs_a_start(
         wait_for(lambda: here.starts(handle.run) == 1)
         own.stop()
         if supervisor == "dies":
-            found = daemon.who(backend.state)
+            found = daemon.living_supervisor(backend.state)
             assert found is not None
             procs.send(procs.Process(found.pid, found.start), signal.SIGKILL)
             wait_for(lambda: not backend.state.held())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.cli import VERBS, main
-from launcher.cli.other_words import MEANS, meant
+from launcher.cli.other_programs_verbs import MEANS, verb_meant
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,7 +44,7 @@ def test_what_is_named_can_be_typed(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("word", ["xyzzy", "", "ä", "-x", "s" * 100_000])
 def test_where_nothing_is_near_nothing_is_named(word: str, capsys: Capture) -> None:
-    assert meant(word, VERBS) == ""
+    assert verb_meant(word, VERBS) == ""
     assert main([word]) == 2
     assert "Did you mean" not in capsys.readouterr().err
 

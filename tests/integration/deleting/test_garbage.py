@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from launcher.deleting.garbage import unreferenced
+from launcher.deleting.unreferenced import unreferenced
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.store.live import find_output

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.deleting.act import carry_out
+from launcher.deleting.delete import carry_out
 from launcher.deleting.plan import plan_rm
 from launcher.errors import Conflict
 from launcher.spec.hashing import run_id

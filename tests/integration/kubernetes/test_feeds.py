@@ -16,7 +16,7 @@ from launcher.backends.kubernetes.access.login import login
 from launcher.backends.kubernetes.api import Api
 from launcher.backends.kubernetes.backend import OFTEN, KubernetesBackend, _boards, close_all
 from launcher.backends.kubernetes.objects import JOB
-from launcher.backends.kubernetes.watch.board import Board, KindWatch
+from launcher.backends.kubernetes.watch.event_cache import EventCache, KindWatch
 from launcher.errors import Unreachable
 from tests.integration.kubernetes.speaker import Answer, Speaker, refusal, speaking
 from tests.support.waiting import until
@@ -34,12 +34,12 @@ def listed(version: str, *names: str, rest: str = "") -> Answer:
 @pytest.fixture
 def board_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     @contextmanager
-    def make(lists: Callable[[], Answer], watches: Callable[[], Answer]) -> Iterator[tuple[Board, Speaker]]:
+    def make(lists: Callable[[], Answer], watches: Callable[[], Answer]) -> Iterator[tuple[EventCache, Speaker]]:
         """Of Jobs alone."""
         with speaking(lambda method, path, query: watches() if "watch" in query else lists()) as server:
             monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
             api = Api(login())
-            made = Board(api, "n", "x")
+            made = EventCache(api, "n", "x")
             made.feeds = [KindWatch(made, JOB)]
             made.start()
             yield made, server

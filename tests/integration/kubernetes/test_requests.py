@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from launcher.backends.kubernetes.backend import KubernetesBackend, close_all
-from launcher.backends.kubernetes.watch import board as board_module
+from launcher.backends.kubernetes.watch import event_cache as board_module
 from launcher.errors import Unreachable
 from tests.integration.kubernetes.speaker import Answer, Speaker, speaking
 
@@ -108,11 +108,11 @@ def test_a_watch_that_can_not_start_is_tried_once(
     """By all who ask at the same time, not by one after the other."""
     started: list[int] = []
 
-    def refused(self: board_module.Board) -> None:
+    def refused(self: board_module.EventCache) -> None:
         started.append(1)
         raise Unreachable("it takes too long to list")
 
-    monkeypatch.setattr(board_module.Board, "start", refused)
+    monkeypatch.setattr(board_module.EventCache, "start", refused)
     backend = KubernetesBackend({"namespace": "n"})
     with ThreadPoolExecutor(16) as threads:
         seen = list(threads.map(backend.look_up, map(run_of, range(48))))

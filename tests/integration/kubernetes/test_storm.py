@@ -22,7 +22,7 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.access.login import login
 from launcher.backends.kubernetes.api import Api, hang_up
 from launcher.backends.kubernetes.objects import JOB
-from launcher.backends.kubernetes.watch.board import lines
+from launcher.backends.kubernetes.watch.event_cache import lines
 from launcher.spec.hashing import run_id
 from launcher.store import open_store
 from launcher.store.layout import RunKeys

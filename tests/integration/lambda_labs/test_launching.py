@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from launcher import patience
+from launcher import wait_hint
 from launcher.backends.lambda_labs import access
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.errors import BadInput, SlipwayError, Unreachable
@@ -25,7 +25,7 @@ from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store.layout import RunKeys
 from launcher.store.opening import make_store
-from launcher.verbs.status import backend_says
+from launcher.verbs.status import ask_backend
 from launcher.verbs.submit import submit
 from tests.integration.lambda_labs.conftest import TIMES, Account
 from tests.support.jobs import group
@@ -195,8 +195,8 @@ def test_capacity_that_comes_is_waited_for(
 ) -> None:
     """And the user is told so, once, after what must be said before."""
     told: list[str] = []
-    monkeypatch.setattr(patience, "say", told.append)
-    monkeypatch.setattr(patience, "before", lambda: told.append("cost"))
+    monkeypatch.setattr(wait_hint, "say", told.append)
+    monkeypatch.setattr(wait_hint, "before", lambda: told.append("cost"))
     settings(capacity={"gpu_1x_a10": {"us-east-1": 0}})
     waiting = account.job("one", {"wait_for_capacity": 600.0})
     asked: list[int] = []
@@ -334,13 +334,13 @@ def test_status_has_the_words_of_a_refusal(
 ) -> None:
     """It said that the submit was interrupted, though the store knows why."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("launcher.userdata.interrupted.note_of", lambda *_: True)  # its process has ended
+    monkeypatch.setattr("launcher.userdata.interrupted_submits.note_of", lambda *_: True)  # its process has ended
     settings(**change)
     make_store(account.store)
     one, backend = account.job("one"), account.backend()
     with pytest.raises(SlipwayError):
         submit(group(one), account.store, backend)
-    said = backend_says(account.store, read_run(account.store, run_id(one)), lambda job: backend)
+    said = ask_backend(account.store, read_run(account.store, run_id(one)), lambda job: backend)
     assert words in said.message
     assert "interrupted" not in said.message
     assert said.repair.startswith("launcher submit --run ")

@@ -11,7 +11,6 @@ import pytest
 from launcher import api
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.cli import main
-from launcher.patience import LongWait
 from launcher.protocol import decide
 from launcher.protocol.finish import onlookers
 from launcher.protocol.moving import put_move
@@ -19,6 +18,7 @@ from launcher.protocol.read import read_run
 from launcher.reasons import Reason
 from launcher.spec.hashing import encode_job, run_id
 from launcher.store.layout import RunKeys
+from launcher.wait_hint import LongWait
 from tests.integration.lambda_labs.conftest import TIMES, Account, at_laptop
 
 Capture = pytest.CaptureFixture[str]

@@ -100,7 +100,7 @@ class Machine:
         return b"".join(self.store.get(meta.key) for meta in self.store.scan(prefix)).decode()
 
     def supervisor(self) -> int | None:
-        found = daemon.who(self.state)
+        found = daemon.living_supervisor(self.state)
         return found.pid if found else None
 
     def runtimes(self) -> dict[str, StartRecord]:
@@ -113,7 +113,7 @@ class Machine:
         return found
 
     def kill_supervisor(self) -> bool:
-        found = daemon.who(self.state)
+        found = daemon.living_supervisor(self.state)
         return found is not None and procs.send(procs.Process(found.pid, found.start), signal.SIGKILL)
 
     def power_cut(self) -> None:

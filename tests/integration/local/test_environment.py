@@ -16,11 +16,11 @@ from tests.integration.local.machine import wait_for
 def test_a_supervisor_ends_when_idle_and_says_why_it_can_not_start(tmp_path: Path) -> None:
     state = StateDir(tmp_path / "state").make()
     daemon.ensure(state, {"idle": 0.2, "cpus": 1, "memory": 1, "gpus": 0})
-    living = daemon.who(state)
+    living = daemon.living_supervisor(state)
     assert living is not None
     assert living.pid != os.getpid()
     daemon.ensure(state, {"idle": 0.2})  # a second one is not started
-    assert daemon.who(state) in (living, None)
+    assert daemon.living_supervisor(state) in (living, None)
     wait_for(lambda: not state.held() and "ends" in state.log.read_text())
     (tmp_path / "file").touch()
     with pytest.raises(Unreachable, match="cannot be written"):

@@ -214,7 +214,7 @@ def test_the_first_queue_is_frozen_while_the_run_moves(two: TwoQueues) -> None:
     run = two.submit()
     until(lambda: two.checkpoint(run, 1) >= 3, two.explain)
     record = two.runtime("first")
-    supervisor = daemon.who(StateDir(two.path / "first"))
+    supervisor = daemon.living_supervisor(StateDir(two.path / "first"))
     assert supervisor is not None
     os.kill(supervisor.pid, signal.SIGSTOP)
     os.kill(record.pid, signal.SIGSTOP)

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.cli import main
 from launcher.reasons import Reason
-from launcher.spec.code.environment import LocalEnvironment, keep, local_environment
+from launcher.spec.code.environment import LocalEnvironment, local_environment, store_environment
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Output, ResolvedJob
 from tests.integration.local.machine import Machine, wait_for
@@ -54,7 +54,7 @@ def test_a_run_whose_packages_change_while_it_waits(
     (tmp_path / "lib/mine.py").write_text("VALUE = 1\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
     environment = local_environment()
-    keep(environment)
+    store_environment(environment)
     wait = "while not (here / 'go').exists(): time.sleep(0.02)\n"
     write = "out = pathlib.Path(E['SLIPWAY_OUTPUTS'], 'out'); out.mkdir(exist_ok=True); (out / 'a').write_text('1')"
     first = named_for(here.job("first", wait + write, outputs=OUT), environment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launcher.backends.local.backend import LocalBackend
-from launcher.backends.local.queue import places, said
+from launcher.backends.local.queue import describe_position, queue_positions
 from launcher.spec.model import Resources
 from tests.integration.local.bench import Bench, bench
 from tests.support.jobs import job
@@ -45,8 +45,8 @@ def test_the_place_in_the_queue_is_told(bench: Bench) -> None:
         job("d", role={"resources": Resources(cpus=1)}, options={"queue_priority": -1}),
     )
     supervisor = bench.supervisor("echo $me >> starts; while [ ! -e go ]; do sleep 0.02; done", cpus=4.0, gpus=("0",))
-    bench.drive(supervisor, lambda: bool(places(bench.state)) and bench.lines("starts") == [runs[2]])
-    told = {run: said(place) for run, place in places(bench.state).items()}
+    bench.drive(supervisor, lambda: bool(queue_positions(bench.state)) and bench.lines("starts") == [runs[2]])
+    told = {run: describe_position(place) for run, place in queue_positions(bench.state).items()}
     # c, of higher priority, has the only GPU; for a three CPUs are set aside, so that nothing is left for b and d
     assert told == {
         runs[0]: f"1st of 3, waits for 1 gpu, after {runs[2]}",
@@ -60,4 +60,4 @@ def test_the_place_in_the_queue_is_told(bench: Bench) -> None:
     assert (seen.phase, seen.evidence) == ("queued", f"2nd of 3, waits for 2 cpus, after {runs[2]} and 1 more")
     (bench.path / "go").touch()
     bench.drain(supervisor)
-    bench.drive(supervisor, lambda: places(bench.state) == {})
+    bench.drive(supervisor, lambda: queue_positions(bench.state) == {})

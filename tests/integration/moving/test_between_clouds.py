@@ -16,14 +16,14 @@ import pytest
 from launcher.backends.azureml.backend import AzureBackend
 from launcher.backends.base import Backend
 from launcher.backends.lambda_labs.backend import LambdaBackend
-from launcher.errors import NoPlace
+from launcher.errors import NoCapacity
 from launcher.protocol.read import read_run
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Alternative, Image, Limits, Output, ResolvedJob, Timing
 from launcher.store import open_store
 from launcher.store.layout import RunKeys
-from launcher.verbs.move import move, pass_on
+from launcher.verbs.move import move, move_until_placed
 from launcher.verbs.submit import submit
 from tests.fakes.azureml import cloud as azure_cloud
 from tests.fakes.azureml.running import FakeAzure
@@ -191,9 +191,9 @@ def test_a_cloud_without_capacity_passes_it_on(two: TwoClouds) -> None:
     two.machines.admin("settings", capacity={"gpu_1x_a10": {}, "gpu_1x_h100_pcie": {}})
     one = two.job(("lambda", "azureml"))
     run = run_id(one)
-    with pytest.raises(NoPlace) as full:
+    with pytest.raises(NoCapacity) as full:
         submit(group(one), two.store, two.of(one))
-    assert pass_on(two.store, run, two.of, full.value).backend == "azureml"
+    assert move_until_placed(two.store, run, two.of, full.value).backend == "azureml"
     until(lambda: len(two.steps(2)) > 3, two.explain)
     (two.path / "enough").touch()
     until(lambda: two.store.head(RunKeys(run).result), two.explain)

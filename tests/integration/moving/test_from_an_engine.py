@@ -91,7 +91,7 @@ def test_an_engine_that_dies_and_comes_back_computes_nothing_beside_lambda(there
 def test_a_container_whose_supervisor_is_dead_computes_nothing_beside_lambda(there: OfEngine) -> None:
     """Nobody ends the container: what runs in it reads the store."""
     run = computing(there)
-    found = daemon.who(there.state)
+    found = daemon.living_supervisor(there.state)
     assert found is not None
     procs.send(procs.Process(found.pid, found.start), signal.SIGKILL)
     there.dying("move", run)

@@ -266,7 +266,9 @@ def test_a_sender_that_slept_sends_nothing(store: Store, slack: Receiver, cache:
 
     notice = ended(run, "failed", "user_error", "", store.url, {})
     sent: list[str] = []
-    told = ledger.tell(store, notice, "team", lambda one: sent.append(one.key) or "", {}, clock=lambda: next(times))
+    told = ledger.send_notice(
+        store, notice, "team", lambda one: sent.append(one.key) or "", {}, clock=lambda: next(times)
+    )
     assert (told[0], sent) == (ledger.BUSY, [])
     assert store.head(NoticeKeys(run, "ended", "team", 1).ended) is None
 

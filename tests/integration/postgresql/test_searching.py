@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from launcher.monitor import database, searching
+from launcher.monitor import database, search_index
 from launcher.monitor.ingest import StoreFollower
 from launcher.store.base import Store
 from tests.support.again import asking_for
@@ -22,7 +22,7 @@ def test_without_the_right_to_an_extension_every_text_is_read(
     file_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PostgreSQL, as somebody who may not create what the index needs."""
-    monkeypatch.setattr(searching, "NEWEST", 1)
+    monkeypatch.setattr(search_index, "NEWEST", 1)
     said(file_store, SAID)
     with a_postgres().database() as url:
         engine = database.connect(url)
@@ -33,7 +33,7 @@ def test_without_the_right_to_an_extension_every_text_is_read(
         engine.dispose()
         poor = database.open_database(url.replace("//test@", "//poor@"))
         with poor.connect() as connection:
-            assert not searching.there(connection)
+            assert not search_index.there(connection)
         StoreFollower(poor, file_store).once()
         assert found(poor, "press save") == ["form-0"]
         poor.dispose()

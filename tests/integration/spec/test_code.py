@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
+from launcher.spec.code import overlay, own_files
 from launcher.spec.code.listing import listing
-from launcher.spec.code.overlay import Overlay, overlay, own_files
+from launcher.spec.code.overlay import Overlay
 from launcher.store import layout
 from tests.support.needs import need
 

@@ -12,7 +12,7 @@ from launcher.spec.hashing import run_id
 from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store.layout import blob_note
-from launcher.userdata.newest import newest, remember
+from launcher.userdata.newest_runs import newest, remember
 from launcher.verbs.difference import only_code_or_packages_differ
 from launcher.verbs.overlays import upload_overlays
 from tests.integration.spec.test_code import write

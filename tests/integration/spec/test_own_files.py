@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
-from launcher.spec.code.overlay import Overlay, own_files
+from launcher.spec.code import own_files
+from launcher.spec.code.overlay import Overlay
 from launcher.spec.code.own_files import MARK, OUTPUT
 from launcher.spec.profile import load_profile
 from tests.integration.spec.test_code import git, write

@@ -195,9 +195,11 @@ def prepare(scene: Scene, call: str, names: dict[str, str], monkeypatch: pytest.
 
         monkeypatch.setattr("launcher.images.checks.check", lambda root: [CatalogueFinding("tiny", False, "stale")])
     if call == "cluster status":
-        from launcher.cluster.look import ClusterPart
+        from launcher.cluster.parts import ClusterPart
 
-        monkeypatch.setattr("launcher.cluster.look.look", lambda place: [ClusterPart("cluster", "absent", "none")])
+        monkeypatch.setattr(
+            "launcher.cluster.parts.read_parts", lambda place: [ClusterPart("cluster", "absent", "none")]
+        )
     if call == "secrets list":
         from launcher.userdata import secrets
 

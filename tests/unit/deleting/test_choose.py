@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.deleting.choose import Wanted, needed, selected
-from launcher.deleting.garbage import BYTES, MANIFEST, MARKER, RECORD, stage
+from launcher.deleting.choose import Selection, find_needed, selected
 from launcher.deleting.survey import Known, survey
+from launcher.deleting.unreferenced import BYTES, MANIFEST, MARKER, RECORD, deletion_order
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import Input
 from launcher.store.layout import RunKeys
@@ -41,19 +41,19 @@ RUNS = by_run(
 @pytest.mark.parametrize(
     ("wanted", "runs"),
     [
-        (Wanted(), []),
-        (Wanted(older_than=0), ["a-1", "a-2", "a-3", "b-1"]),
-        (Wanted(older_than=7.5 * DAY), ["a-1", "a-2"]),
-        (Wanted(labels={"team": None}), ["a-1", "a-3"]),
-        (Wanted(labels={"team": "y"}), []),
-        (Wanted(states=("failed",)), ["a-2"]),
-        (Wanted(keep=1), ["a-1", "a-2"]),
-        (Wanted(keep=0), ["a-1", "a-2", "a-3", "b-1"]),
-        (Wanted(keep=2, older_than=7.5 * DAY), ["a-1"]),
-        (Wanted(labels={"team": "x"}, keep=1), ["a-1"]),
+        (Selection(), []),
+        (Selection(older_than=0), ["a-1", "a-2", "a-3", "b-1"]),
+        (Selection(older_than=7.5 * DAY), ["a-1", "a-2"]),
+        (Selection(labels={"team": None}), ["a-1", "a-3"]),
+        (Selection(labels={"team": "y"}), []),
+        (Selection(states=("failed",)), ["a-2"]),
+        (Selection(keep=1), ["a-1", "a-2"]),
+        (Selection(keep=0), ["a-1", "a-2", "a-3", "b-1"]),
+        (Selection(keep=2, older_than=7.5 * DAY), ["a-1"]),
+        (Selection(labels={"team": "x"}, keep=1), ["a-1"]),
     ],
 )
-def test_options_select_together(wanted: Wanted, runs: list[str]) -> None:
+def test_options_select_together(wanted: Selection, runs: list[str]) -> None:
     assert selected(RUNS, wanted, 10 * DAY) == runs
 
 
@@ -68,7 +68,7 @@ def test_what_a_living_run_needs_stays() -> None:
         done("free-1", work="other"),
         Known("open-1", "open", work="own", works=frozenset({"w"}), runs=frozenset({"named-1", "resumed-1"})),
     )
-    kept = needed(runs, list(runs))
+    kept = find_needed(runs, list(runs))
     assert set(kept) == {"named-1", "resumed-1", "served-1", "served-2", "same-1", "open-1"}
     assert "launcher cancel open-1" in kept["open-1"]
     assert "open-1 reads it" in kept["served-1"]
@@ -88,16 +88,16 @@ def test_every_form_of_an_input_keeps_the_runs_that_it_reads() -> None:
     }
     reader = write_run(store, fake_job("reader", inputs=inputs, resume=runs["resumed"]), outcome=None)
     found = survey(store).runs
-    assert set(needed(found, list(found))) == {reader, *runs.values()} - {runs["unread"]}
+    assert set(find_needed(found, list(found))) == {reader, *runs.values()} - {runs["unread"]}
 
 
 def test_adopted_results_go_together_or_not_at_all() -> None:
     runs = by_run(done("first-1"), done("second-1", adopted="first-1"), done("third-1", adopted="second-1"))
-    assert needed(runs, ["first-1"]) == {"first-1": "its results are also those of second-1"}
-    assert set(needed(runs, ["first-1", "second-1"])) == {"first-1", "second-1"}
-    assert needed(runs, list(runs)) == {}
-    assert needed(runs, ["third-1"]) == {}
-    assert needed(runs, ["first-1"], whole=False) == {}  # a run that lends its results keeps its newest checkpoint
+    assert find_needed(runs, ["first-1"]) == {"first-1": "its results are also those of second-1"}
+    assert set(find_needed(runs, ["first-1", "second-1"])) == {"first-1", "second-1"}
+    assert find_needed(runs, list(runs)) == {}
+    assert find_needed(runs, ["third-1"]) == {}
+    assert find_needed(runs, ["first-1"], whole=False) == {}  # a run that lends its results keeps its newest checkpoint
 
 
 @given(
@@ -119,7 +119,7 @@ def test_nobody_that_stays_lends_from_what_goes(shape: list[tuple[int, str, bool
             adopted = target if lends and other != number else ""
             runs[run] = Known(run, "r", ended=0.0, outcome="succeeded", adopted=adopted, deleted=state == "deleted")
     going = [f"r-{number}" for number in chosen]
-    goes = set(going) - set(needed(runs, going))
+    goes = set(going) - set(find_needed(runs, going))
     for known in runs.values():
         if known.ended is None:
             assert known.run not in goes
@@ -144,4 +144,4 @@ def test_markers_go_before_manifests_before_bytes_before_records() -> None:
         keys.cancel: RECORD,
         keys.event(1, "main-0", 0): RECORD,
     }
-    assert {key: stage("r-1", key) for key in order} == order
+    assert {key: deletion_order("r-1", key) for key in order} == order

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from launcher.backends.docker import container
-from launcher.backends.docker.container import ContainerPlace, settings
-from launcher.backends.docker.spawner import place
+from launcher.backends.docker.container import ContainerSettings, settings
+from launcher.backends.docker.spawner import container_settings
 from launcher.runtime.secrets.credentials import adopt_private
 from launcher.spec.model import Image, Input, ResolvedJob, Resources, Role
 from tests.support.jobs import job
 
 ROOT = Path(__file__).parents[3]
 
-PLACE = ContainerPlace("1234:100", Path("/state/work"), Path("/state/private.json"))
+PLACE = ContainerSettings("1234:100", Path("/state/work"), Path("/state/private.json"))
 
 
-def made(one: ResolvedJob, place: ContainerPlace = PLACE, member: str = "main-0", start: int = 1) -> dict[str, Any]:
+def made(one: ResolvedJob, place: ContainerSettings = PLACE, member: str = "main-0", start: int = 1) -> dict[str, Any]:
     return settings(one, "hello-1", member, start, "mark", place, {})
 
 
@@ -55,7 +55,7 @@ def test_limits_become_the_engines() -> None:
 
 
 def test_the_gpus_of_the_slots_and_no_others() -> None:
-    with_gpus = made(one(), ContainerPlace("1:1", Path("/w"), Path("/p"), ("2", "3")))
+    with_gpus = made(one(), ContainerSettings("1:1", Path("/w"), Path("/p"), ("2", "3")))
     assert with_gpus["host_config"]["device_requests"][0]["device_ids"] == ["2", "3"]
     assert "CUDA_VISIBLE_DEVICES" not in with_gpus["environment"]
     without = made(one())
@@ -109,7 +109,8 @@ def test_nothing_is_mounted_twice_in_one_place_and_the_jobs_own_volumes_come_fir
 def test_no_more_cpus_are_asked_for_than_the_engine_has() -> None:
     wide = one(role={"resources": Resources(cpus=64)})
     assert (
-        made(wide, ContainerPlace("1:1", Path("/w"), Path("/p"), cpus=2.0))["host_config"]["nano_cpus"] == 2_000_000_000
+        made(wide, ContainerSettings("1:1", Path("/w"), Path("/p"), cpus=2.0))["host_config"]["nano_cpus"]
+        == 2_000_000_000
     )
     assert made(wide)["host_config"]["nano_cpus"] == 64_000_000_000
 
@@ -134,13 +135,13 @@ class About:
         return self.said
 
 
-def placed(about: About) -> ContainerPlace:
-    return place(about, Path("/w"), Path("/p"), (), {})  # type: ignore[arg-type]
+def placed(about: About) -> ContainerSettings:
+    return container_settings(about, Path("/w"), Path("/p"), (), {})  # type: ignore[arg-type]
 
 
 def test_in_a_rootless_engine_its_root_is_the_submitter() -> None:
     me = f"{os.getuid()}:{os.getgid()}"
-    assert placed(About()) == ContainerPlace(me, Path("/w"), Path("/p"), cpus=4.0)
+    assert placed(About()) == ContainerSettings(me, Path("/w"), Path("/p"), cpus=4.0)
     assert placed(About("name=rootless")).user == "0:0"
 
 
@@ -215,7 +216,7 @@ def test_files_with_credentials_are_seen_and_only_they(tmp_path: Path) -> None:
     named = {"GOOGLE_APPLICATION_CREDENTIALS": str(key), "AWS_CA_BUNDLE": "/not/there", "AWS_PROFILE": "work"}
     found = container.credentials(named, tmp_path)
     assert found == {str(key): str(key), str(tmp_path / ".aws"): container.AWS}
-    with_files = ContainerPlace("1:1", Path("/w"), Path("/p"), (), found)
+    with_files = ContainerSettings("1:1", Path("/w"), Path("/p"), (), found)
     host, hidden = made(one(), with_files)["host_config"], made(one(), with_files)["environment"]["SLIPWAY_HIDE"]
     assert (str(key), str(key), False) in host["mounts"]  # of a copy, which the runtime reads and empties
     assert hidden.split(":") == [str(key), f"{container.AWS}/credentials", f"{container.AWS}/config"]
@@ -252,7 +253,7 @@ def test_a_device_comes_with_its_group_and_nothing_else_changes(tmp_path: Path) 
     device = Path("/dev/null")
     asked = one(options={"devices": [f"{device}:/dev/kvm:rw", "/dev/that-is-not-here"]})
     assert groups(asked) == (device.stat().st_gid,)
-    host = made(asked, ContainerPlace("1:1", Path("/w"), Path("/p"), groups=(108,)))["host_config"]
+    host = made(asked, ContainerSettings("1:1", Path("/w"), Path("/p"), groups=(108,)))["host_config"]
     assert host["devices"] == ["/dev/null:/dev/kvm:rw", "/dev/that-is-not-here:/dev/that-is-not-here:rwm"]
     assert host["group_add"] == ["108"]
     assert host["cap_drop"] == ["ALL"]
@@ -265,7 +266,7 @@ def test_the_engine_takes_devices_as_they_are_given() -> None:
     """docker's own client makes the request; 0.0.0.0:9 is asked for nothing."""
     docker = pytest.importorskip("docker", reason="install slipway-cua[docker]")
     asked = one(options={"devices": ["/dev/kvm:rw", "/dev/a:/dev/b", "/dev/c"]})
-    host = made(asked, ContainerPlace("1:1", Path("/w"), Path("/p"), groups=(108,)))["host_config"]
+    host = made(asked, ContainerSettings("1:1", Path("/w"), Path("/p"), groups=(108,)))["host_config"]
     kept = {"devices": host["devices"], "group_add": host["group_add"]}
     sent = docker.APIClient(base_url="tcp://127.0.0.1:9", version="1.41").create_host_config(**kept)
     assert sent["GroupAdd"] == ["108"]

@@ -11,16 +11,16 @@ from launcher.errors import BadInput
 from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import Limits, Resources
 from launcher.spec.profile import load_profile
-from launcher.verbs.dev.session import LABEL, NAME_LENGTH, derived, place_of
+from launcher.verbs.dev.session import LABEL, NAME_LENGTH, derived, session_backend
 from tests.support.jobs import job
 
 
 def test_a_backend_that_nobody_can_enter_is_refused_before_a_submit(tmp_path: Path) -> None:
     """Such a machine would be billed until the session's idle time is over."""
     profile = load_profile(tmp_path, None, {"HOME": str(tmp_path)})
-    assert place_of(profile, job("train", store="s3://bucket/store", backend="kubernetes"))
+    assert session_backend(profile, job("train", store="s3://bucket/store", backend="kubernetes"))
     with pytest.raises(BadInput, match="backend `azureml` has no processes that one can work in"):
-        place_of(profile, job("train", store="s3://bucket/store", backend="azureml"))
+        session_backend(profile, job("train", store="s3://bucket/store", backend="azureml"))
 
 
 def test_a_session_keeps_what_the_job_needs_and_nothing_of_its_end() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from launcher.backends.docker.container import ContainerPlace, settings
+from launcher.backends.docker.container import ContainerSettings, settings
 from launcher.backends.local.entry import render
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Image, Input, Limits, ResolvedJob, Resources
 from tests.support.jobs import OUT, job
 
 GOLDEN = Path(__file__).parent / "golden"
-PLACE = ContainerPlace("1234:100", Path("/state/work"), Path("/state/private.json"), ("2",))
+PLACE = ContainerSettings("1234:100", Path("/state/work"), Path("/state/private.json"), ("2",))
 
 
 def given(backend: str) -> ResolvedJob:

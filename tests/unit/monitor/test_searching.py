@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from launcher.monitor import database, searching
+from launcher.monitor import database, search_index
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server.queries import FOUND, Queries
 from launcher.spec.model import Output
@@ -53,12 +53,12 @@ def found(engine: Engine, words: str) -> list[str]:
 @pytest.fixture(params=["index", "none"])
 def searched(request: pytest.FixtureRequest, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """A database whose search asks its index at once, and one that has no index."""
-    monkeypatch.setattr(searching, "NEWEST", 1)
+    monkeypatch.setattr(search_index, "NEWEST", 1)
     with engine.begin() as connection:
-        assert searching.there(connection)
+        assert search_index.there(connection)
         if request.param == "none":
-            searching.drop(connection)
-            assert not searching.there(connection)
+            search_index.drop(connection)
+            assert not search_index.there(connection)
     return engine
 
 
@@ -105,7 +105,7 @@ def test_random_words_are_found_as_by_reading(searched: Engine, file_store: Stor
 
 
 def test_what_was_written_again_or_deleted(engine: Engine, file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "NEWEST", 1)
+    monkeypatch.setattr(search_index, "NEWEST", 1)
     run = said(file_store, ("the first answer", "another"))
     follower = StoreFollower(engine, file_store)
     follower.once()
@@ -140,7 +140,7 @@ def test_the_newest_runs_come_first_and_never_too_many(engine: Engine, file_stor
 
 
 def test_a_search_in_one_run(engine: Engine, file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "NEWEST", 1)
+    monkeypatch.setattr(search_index, "NEWEST", 1)
     said(file_store, ("press it", "and here"), "one")
     said(file_store, ("press it", "not here"), "other")
     StoreFollower(engine, file_store).once()
@@ -151,25 +151,25 @@ def test_a_search_in_one_run(engine: Engine, file_store: Store, monkeypatch: pyt
 
 def test_the_index_spares_the_texts(engine: Engine, file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many tries it reads those that the index names."""
-    monkeypatch.setattr(searching, "NEWEST", 1)
+    monkeypatch.setattr(search_index, "NEWEST", 1)
     said(file_store, (*(f"number {index} of many" for index in range(50)), "a needle"))
     StoreFollower(engine, file_store).once()
     read: list[int] = []
-    texts_of = searching.texts_of
+    texts_of = search_index.texts_of
 
     def counted(connection: object, ids: list[int]) -> object:
         read.extend(ids)
         return texts_of(connection, ids)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(searching, "texts_of", counted)
+    monkeypatch.setattr(search_index, "texts_of", counted)
     assert found(engine, "needle") == ["form-50"]
     assert len(read) <= 2
 
 
 def test_the_index_of_a_database_of_before(url: str, file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The step to this version fills it with what is there; the step back leaves nothing of it."""
-    monkeypatch.setattr(searching, "NEWEST", 1)
-    monkeypatch.setattr(searching, "BATCH", 3)
+    monkeypatch.setattr(search_index, "NEWEST", 1)
+    monkeypatch.setattr(search_index, "BATCH", 3)
     engine = database.connect(url)
     database.upgrade(engine)
     login_pipeline(file_store, n=8)
@@ -177,24 +177,24 @@ def test_the_index_of_a_database_of_before(url: str, file_store: Store, monkeypa
     StoreFollower(engine, file_store).once()
     database.downgrade(engine, "0004")
     with engine.connect() as connection:
-        assert not searching.there(connection)
+        assert not search_index.there(connection)
     before = [row["id"] for row in Queries(engine).search("alice")]
     database.upgrade(engine)
     with engine.connect() as connection:
-        assert searching.there(connection)
+        assert search_index.there(connection)
     assert len(before) > 5
     assert [row["id"] for row in Queries(engine).search("alice")] == before
     database.downgrade(engine, "0004")
     with engine.connect() as connection:
-        assert not searching.there(connection)
+        assert not search_index.there(connection)
     database.upgrade(engine)
     assert [row["id"] for row in Queries(engine).search("alice")] == before
     engine.dispose()
 
 
 def test_the_index_is_made_anew_when_most_of_it_is_nobody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "NEWEST", 1)
-    monkeypatch.setattr(searching, "LEFT_OVER", 4)
+    monkeypatch.setattr(search_index, "NEWEST", 1)
+    monkeypatch.setattr(search_index, "LEFT_OVER", 4)
     store = FileStore(tmp_path / "store", sync=False)
     said(store, ("one", "two", "three needles"))
     engine = database.open_database(f"sqlite:///{tmp_path / 'monitor.sqlite'}")
@@ -206,27 +206,27 @@ def test_the_index_is_made_anew_when_most_of_it_is_nobody_s(tmp_path: Path, monk
 
     for _ in range(3):
         assert documents() <= 10
-        assert not database.written(engine, searching.renew_if_worn)
+        assert not database.written(engine, search_index.renew_if_worn)
         with engine.connect().execution_options(writes=True) as connection, connection.begin():
             connection.execute(text("UPDATE rollouts SET digest = ''"))
             connection.execute(text("UPDATE outputs SET ingested = ''"))
             connection.execute(text("UPDATE runs SET complete = 0"))
         StoreFollower(engine, store).once()
     assert documents() == 12
-    assert database.written(engine, searching.renew_if_worn)
+    assert database.written(engine, search_index.renew_if_worn)
     assert documents() == 3
     assert found(engine, "needle") == ["form-2"]
     engine.dispose()
 
 
 def test_without_trigrams_in_sqlite_every_text_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "MADE", ("CREATE VIRTUAL TABLE search USING fts5_of_nobody(texts)",))
+    monkeypatch.setattr(search_index, "MADE", ("CREATE VIRTUAL TABLE search USING fts5_of_nobody(texts)",))
     store = FileStore(tmp_path / "store", sync=False)
     said(store, SAID)
     engine = database.open_database(f"sqlite:///{tmp_path / 'monitor.sqlite'}")
     StoreFollower(engine, store).once()
     with engine.connect() as connection:
-        assert not searching.there(connection)
+        assert not search_index.there(connection)
     assert found(engine, "press save") == ["form-0"]
     database.downgrade(engine, "base")
     engine.dispose()

@@ -12,9 +12,9 @@ from sqlalchemy.exc import OperationalError
 
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import Pass, StoreFollower
-from launcher.monitor.server import shown
+from launcher.monitor.server import formats
 from launcher.monitor.server.queries import Queries
-from launcher.monitor.server.waiting import WaitingReasons
+from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.spec.profile import LocalSettings, Profile
 from launcher.store.file import FileStore
 
@@ -24,8 +24,8 @@ from launcher.store.file import FileStore
     [(0, "just now"), (59, "just now"), (200, "3 min ago"), (7300, "2 h ago"), (90_000, "1 d ago"), (-5, "just now")],
 )
 def test_how_long_ago_something_was(passed: float, text: str) -> None:
-    assert shown.since(1.7e9 - passed, 1.7e9) == text
-    assert shown.since(0.0, 1.7e9) == shown.clock(0.0)  # what is longer than a year ago has its date
+    assert formats.since(1.7e9 - passed, 1.7e9) == text
+    assert formats.since(0.0, 1.7e9) == formats.clock(0.0)  # what is longer than a year ago has its date
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 )
 def test_a_time_has_its_zone(zone: Any, name: str, winter: str, summer: str) -> None:
     zone(name)
-    assert shown.clock(1768478400.0) == winter  # 2026-01-15T12:00:00Z
-    assert shown.clock(1784116800.0) == summer  # 2026-07-15T12:00:00Z
-    assert shown.clock(None) == ""
+    assert formats.clock(1768478400.0) == winter  # 2026-01-15T12:00:00Z
+    assert formats.clock(1784116800.0) == summer  # 2026-07-15T12:00:00Z
+    assert formats.clock(None) == ""
 
 
 @pytest.mark.parametrize("claimed", [1e18, -1e18, 1e300, -1e300])
 def test_a_number_that_is_no_time_breaks_no_page(claimed: float) -> None:
-    assert shown.clock(claimed) == f"no time: {claimed:g}"
+    assert formats.clock(claimed) == f"no time: {claimed:g}"
 
 
 def test_a_follower_goes_on_after_a_fault_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_reasons_go_on_after_the_database_was_away(tmp_path: Path, monkeypatch: 
         waiting.stop()
 
     monkeypatch.setattr(waiting, "once", once)
-    monkeypatch.setattr("launcher.monitor.server.waiting.PAUSE", 0.01)
+    monkeypatch.setattr("launcher.monitor.server.waiting_reasons.PAUSE", 0.01)
     waiting.follow()
     assert len(rounds) == 2
     engine.dispose()

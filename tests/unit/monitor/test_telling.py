@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from launcher.monitor import telling
+from launcher.monitor import notice_ingest
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server.queries import Queries
@@ -122,8 +122,8 @@ def test_old_runs_are_not_listed_again(
     follower = StoreFollower(engine, file_store)
     follower.once()
     listed: list[str] = []
-    places = ledger.places
-    monkeypatch.setattr(telling, "places", lambda store, run: listed.append(run) or places(store, run))
+    places = ledger.recorded_tries
+    monkeypatch.setattr(notice_ingest, "recorded_tries", lambda store, run: listed.append(run) or places(store, run))
     follower.once()
     follower.once()
     assert listed == [lives, lives]

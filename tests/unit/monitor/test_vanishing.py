@@ -22,7 +22,7 @@ from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.pages import MonitorPages
 from launcher.monitor.server.queries import Queries, Rows
 from launcher.monitor.server.stream import Hub
-from launcher.monitor.server.waiting import WaitingReasons
+from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.spec.profile import LocalSettings, Profile
 from launcher.store.file import FileStore
 from tests.support.fakerun import login_pipeline

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from launcher.backends.base import BackendObservation, Handle, Rendered
-from launcher.errors import BadInput, Conflict, NoPlace, Unreachable
+from launcher.errors import BadInput, Conflict, NoCapacity, Unreachable
 from launcher.protocol.finish import finish
 from launcher.protocol.fold import State, fold
 from launcher.protocol.read import read_run
@@ -23,9 +23,9 @@ from launcher.spec.turns import at_turn, order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.userdata.interrupted import jobs_of
+from launcher.userdata.interrupted_submits import jobs_of
 from launcher.verbs import cancel as cancelling
-from launcher.verbs.move import move, pass_on
+from launcher.verbs.move import move, move_until_placed
 from launcher.verbs.reap import reap
 from launcher.verbs.retry import group_of
 from launcher.verbs.status import read_line
@@ -71,7 +71,7 @@ class Cloud:
     def submit(self, rendered: Rendered, group: Sequence[ResolvedJob]) -> Mapping[str, Handle]:
         self._call("submit")
         if self.full:
-            raise NoPlace(f"{self.name} has no capacity now")
+            raise NoCapacity(f"{self.name} has no capacity now")
         for job in group:
             run = run_id(job)
             assert read_run(self.inner, run).turn == self.turn, "it got the run before its turn"
@@ -427,9 +427,9 @@ def test_the_store_keeps_the_job_as_it_was_written(file_store: Store) -> None:
 def test_a_backend_without_capacity_passes_it_on(file_store: Store) -> None:
     made = sky(file_store, [], active=None)
     made.clouds[0].full = True
-    with pytest.raises(NoPlace) as refused:
+    with pytest.raises(NoCapacity) as refused:
         submit(group_of({made.run: made.job}), file_store, made.clouds[0])  # type: ignore[arg-type]
-    moved = pass_on(file_store, made.run, made.backend_of, refused.value)  # type: ignore[arg-type]
+    moved = move_until_placed(file_store, made.run, made.backend_of, refused.value)  # type: ignore[arg-type]
     assert moved.backend == "lambda"
     moved_once(made)
     assert made.moves()[0].why == "kubernetes has no capacity now"
@@ -439,8 +439,8 @@ def test_no_backend_has_capacity(file_store: Store) -> None:
     """The last says so, and the next reaper asks it again."""
     made = sky(file_store, [], active=None)
     made.clouds[1].full = True
-    with pytest.raises(NoPlace, match="lambda has no capacity now"):
-        pass_on(file_store, made.run, made.backend_of, NoPlace("kubernetes has none"))  # type: ignore[arg-type]
+    with pytest.raises(NoCapacity, match="lambda has no capacity now"):
+        move_until_placed(file_store, made.run, made.backend_of, NoCapacity("kubernetes has none"))  # type: ignore[arg-type]
     assert made.reap() == [("unsubmitted", "lambda has no capacity now")]
     made.clouds[1].full = False
     assert made.reap() == [("moved", "lambda did not have it yet")]

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from launcher.protocol.decide import (
+    BeatFacts,
     Ending,
-    Glance,
     beat,
     before_command,
     budget,
@@ -154,22 +154,22 @@ def test_directly_before_the_command() -> None:
 @pytest.mark.parametrize(
     ("glance", "reason"),
     [
-        (Glance(), None),
-        (Glance("succeeded"), Reason.LOST),
-        (Glance("succeeded", helper=True), Reason.SUCCEEDED),
-        (Glance("failed", helper=True), Reason.LOST),
-        (Glance("cancelled"), Reason.CANCELLED),
-        (Glance(cancelled=True), Reason.CANCELLED),
-        (Glance(successor=True), Reason.LOST),
-        (Glance(broken=True), Reason.INFRASTRUCTURE),
-        (Glance(watched=1), None),
-        (Glance(watched=1, exit=Reason.SUCCEEDED, gone=True), None),
-        (Glance(watched=1, exit=Reason.PREEMPTED), Reason.PREEMPTED),
-        (Glance(watched=1, exit=Reason.USER_ERROR), Reason.INFRASTRUCTURE),
-        (Glance(watched=1, gone=True), Reason.INFRASTRUCTURE),
+        (BeatFacts(), None),
+        (BeatFacts("succeeded"), Reason.LOST),
+        (BeatFacts("succeeded", helper=True), Reason.SUCCEEDED),
+        (BeatFacts("failed", helper=True), Reason.LOST),
+        (BeatFacts("cancelled"), Reason.CANCELLED),
+        (BeatFacts(cancelled=True), Reason.CANCELLED),
+        (BeatFacts(successor=True), Reason.LOST),
+        (BeatFacts(broken=True), Reason.INFRASTRUCTURE),
+        (BeatFacts(watched=1), None),
+        (BeatFacts(watched=1, exit=Reason.SUCCEEDED, gone=True), None),
+        (BeatFacts(watched=1, exit=Reason.PREEMPTED), Reason.PREEMPTED),
+        (BeatFacts(watched=1, exit=Reason.USER_ERROR), Reason.INFRASTRUCTURE),
+        (BeatFacts(watched=1, gone=True), Reason.INFRASTRUCTURE),
     ],
 )
-def test_a_beat(glance: Glance, reason: Reason | None) -> None:
+def test_a_beat(glance: BeatFacts, reason: Reason | None) -> None:
     stop = beat(glance)
     assert (stop.reason if stop else None) is reason
     if stop is not None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, facts, gone, proves_dead, same_place
+from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, facts, gone, proves_dead, same_placement
 from launcher.protocol.finish import result_of
 from launcher.protocol.records import Beat, Broken, Claim, Exit, Placement, Result
 from launcher.protocol.verdict import Verdict
@@ -220,9 +220,9 @@ def test_a_later_claim_of_the_same_member_proves_the_earlier_dead() -> None:
 
 def test_the_same_place_is_of_one_kind_name_and_restart() -> None:
     one = Placement("set", "uid", 1)
-    assert same_place(one, Placement("set", "uid", 1, host="h", pid=3))
+    assert same_placement(one, Placement("set", "uid", 1, host="h", pid=3))
     for other in (Placement("set", "uid", 2), Placement("set", "uid-2", 1), Placement("job", "uid", 1)):
-        assert not same_place(one, other)
+        assert not same_placement(one, other)
 
 
 @pytest.mark.parametrize(

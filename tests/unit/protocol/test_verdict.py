@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.protocol.decide import BackendObject, Submission, finish, settle, submit
-from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, proves_dead, same_place, silent
+from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, proves_dead, same_placement, silent
 from launcher.protocol.records import Placement
 from launcher.protocol.steps import Finish
 from launcher.protocol.verdict import Verdict, deserted, exhausted, finished, newest_checkpoint, reason_of, verdict
@@ -228,8 +228,8 @@ def test_a_claim_made_after_this_process_began_is_no_predecessors() -> None:
 
 
 def test_ranks_belong_together_by_place_and_restart() -> None:
-    assert same_place(Placement("set", "uid", 1, host="a"), Placement("set", "uid", 1, host="b"))
-    assert not same_place(Placement("set", "uid", 1), Placement("set", "uid", 2))
+    assert same_placement(Placement("set", "uid", 1, host="a"), Placement("set", "uid", 1, host="b"))
+    assert not same_placement(Placement("set", "uid", 1), Placement("set", "uid", 2))
 
 
 def test_a_claim_counts_as_the_first_beat() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from launcher.protocol.records import Beat, Claim, Event, Exit, Placement, Result
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import Reason
-from launcher.results.bill import HeldTime, MachineTime, bill, held_times, machine_times, until_now
+from launcher.results.run_cost import HeldTime, MachineTime, bill, held_times, machine_times, until_now
 from launcher.spec.model import Alternative, Budget, Limits, ResolvedJob, Resources, Role
 from launcher.spec.prices.rates import PricedRole, PricedRun, any_rate
 

@@ -14,11 +14,11 @@ from launcher.spec.code import local_code
 from launcher.spec.code.environment import (
     LocalEnvironment,
     check_environment,
+    describe_changes,
     differences,
-    keep,
-    kept,
     local_environment,
-    told,
+    store_environment,
+    stored_environment,
 )
 from launcher.spec.code.local_code import FileHashes, content, roots
 from launcher.spec.code.own_files import OUTPUT
@@ -248,7 +248,7 @@ def named_for(environment: LocalEnvironment) -> ResolvedJob:
 def test_a_job_that_is_named_for_other_packages_is_refused_with_what_differs(site: Path) -> None:
     add(site, "jinja2", "3.1.5")
     before = local_environment()
-    keep(before)
+    store_environment(before)
     job = named_for(before)
     check_environment([job], before)
     add(site, "torch", "2.0")
@@ -277,7 +277,7 @@ def test_what_was_ignored_then_is_ignored_now(site: Path) -> None:
     """`submit --run` and `retry` from another folder, with another slipway.yaml."""
     add(site, "jinja2", "3.1.5")
     before = local_environment(["jinja2"])
-    keep(before)
+    store_environment(before)
     assert local_environment().digest != before.digest
     check_environment([named_for(before)], local_environment())
 
@@ -287,7 +287,7 @@ def test_a_retry_takes_todays_packages_and_starts_from_the_beginning(site: Path)
     store = MemoryStore("memory:", lambda: 1000.0)
     add(site, "jinja2", "3.1.5")
     before = local_environment()
-    keep(before)
+    store_environment(before)
     first = msgspec.structs.replace(named_for(before), outputs={"out": Output()})
     second = msgspec.structs.replace(
         named_for(before), name="second", inputs={"x": Input(work=work_hash(first), output="out")}
@@ -307,7 +307,7 @@ def test_a_retry_takes_todays_packages_and_starts_from_the_beginning(site: Path)
 
 
 def test_what_is_told_of_many_and_of_none() -> None:
-    assert told(None, {"a": "1"}) == ""
-    assert told({"a": "1"}, {"a": "1"}) == ""
-    assert told({}, {str(number): "1" for number in range(7)}).endswith("new 4 1 and 2 more)")
-    assert kept("0" * 64) is None
+    assert describe_changes(None, {"a": "1"}) == ""
+    assert describe_changes({"a": "1"}, {"a": "1"}) == ""
+    assert describe_changes({}, {str(number): "1" for number in range(7)}).endswith("new 4 1 and 2 more)")
+    assert stored_environment("0" * 64) is None

@@ -10,7 +10,7 @@ import pytest
 from launcher.backends.base import backend_of
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id
 from launcher.spec.profile import Profile
-from launcher.userdata.reached import reached, remember
+from launcher.userdata.cluster_contexts import reached, remember
 from tests.unit.spec.support import PROFILE, group
 
 JOB = f"name: one\ncommand: [a]\nimage: r.example/i@sha256:{'ab' * 32}\nbackend: kubernetes\nlimits: {{deadline: 1h}}\n"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from launcher.backends.azureml.render import render as azureml
-from launcher.backends.docker.container import ContainerPlace
+from launcher.backends.docker.container import ContainerSettings
 from launcher.backends.docker.container import environment as docker
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.backends.lambda_labs.script import script
@@ -24,7 +24,7 @@ from tests.unit.kubernetes.support import IMAGE
 from tests.unit.kubernetes.support import job as on_kubernetes
 from tests.unit.lambda_labs.test_render import given as on_lambda
 
-PLACE = ContainerPlace("0:0", Path("/w"), Path("/p"))
+PLACE = ContainerSettings("0:0", Path("/w"), Path("/p"))
 RUN = "x-000000000000"
 TORCHRUN = ("torchrun", "--standalone", "-m", "training.sft")
 TWO = ("torchrun", "--nproc-per-node", "2", "train.py")

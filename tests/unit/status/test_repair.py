@@ -12,7 +12,7 @@ import pytest
 from launcher.backends.base import Backend, BackendObservation, Handle
 from launcher.backends.local.backend import LocalBackend
 from launcher.backends.local.entry import where
-from launcher.backends.local.supervisor import chores
+from launcher.backends.local.supervisor import store_requests
 from launcher.errors import Unreachable
 from launcher.protocol.records import Claim, Placement
 from launcher.reasons import Reason
@@ -95,8 +95,8 @@ def test_only_its_own_queue_can_say_that_a_run_is_gone(file_store: Store, tmp_pa
         assert (line.state, host in line.detail) == ("starting", True)
         assert "another queue" in line.detail
     assert not missing.state.path.exists()
-    assert chores.close(file_store, run, other.state.id) is None
-    assert chores.end_unstarted(file_store, run, other.state.id, Reason.CAPACITY, "no room here") is None
+    assert store_requests.close(file_store, run, other.state.id) is None
+    assert store_requests.end_unstarted(file_store, run, other.state.id, Reason.CAPACITY, "no room here") is None
     assert file_store.head(RunKeys(run).result) is None
     _, line = read_line(file_store, run, lambda job: own)
     assert (line.state, line.reason) == ("failed", "lost")
@@ -113,7 +113,9 @@ def test_before_its_first_attempt_a_run_is_only_ended_by_a_queue_that_has_it(fil
     with Cache(tmp_path / "c.sqlite") as cache:
         assert [row.did for row in reap(file_store, lambda job: other, {"local": other}, cache=cache)] == ["unknown"]
     assert file_store.head(RunKeys(run).result) is None
-    ended = chores.end_unstarted(file_store, run, other.state.id, Reason.CAPACITY, "no room")  # it is in its queue
+    ended = store_requests.end_unstarted(
+        file_store, run, other.state.id, Reason.CAPACITY, "no room"
+    )  # it is in its queue
     assert ended is not None
     assert ended.reason is Reason.CAPACITY
 

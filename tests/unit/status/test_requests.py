@@ -18,7 +18,7 @@ from launcher.spec.hashing import work_hash
 from launcher.spec.model import Output, ResolvedJob
 from launcher.store.layout import work_run
 from launcher.userdata.cache import Cache
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 from launcher.verbs.status import read_line, read_lines
 from tests.support.fakerun import START, FakeAttempt, fake_job, write_run
 from tests.support.memory_store import MemoryStore

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from launcher.errors import BadInput
 from launcher.store.base import Store, check_key
 from launcher.store.file import FileStore
-from launcher.store.paths import LISTED, Left, escaped, stored_name, unescaped
+from launcher.store.paths import LISTED, LeftOutFiles, escaped, stored_name, unescaped
 from launcher.verbs.gather import gather
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
 
@@ -51,7 +51,7 @@ def test_no_true_name_leaves_its_folder(text: str) -> None:
 
 
 def test_what_is_left_out_is_bounded() -> None:
-    left = Left()
+    left = LeftOutFiles()
     for number in range(1000):
         left(f"link {number}\n", "a link to nothing")
     assert (len(left.listed), left.count) == (LISTED, 1000)

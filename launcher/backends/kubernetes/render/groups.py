@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from launcher.backends.kubernetes.render.pod import Seat, template
+from launcher.backends.kubernetes.render.pod import PodContext, template
 from launcher.errors import BadInput
 from launcher.spec.hashing import ID_DIGITS, canonical, run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
@@ -152,6 +152,6 @@ def _stages(runs: Mapping[str, StageRun], upstream: Mapping[str, tuple[str, ...]
 def _shape(job: ResolvedJob) -> bytes:
     """A key that is equal for runs of a matrix that can share a pod template and an object."""
     role = job.leading
-    pod = template(job, "", role, Seat("job", array=True, files=("",)))
+    pod = template(job, "", role, PodContext("job", array=True, files=("",)))
     identity = (job.name, {key: job.options.get(key) for key in OF_OBJECT})
     return canonical([*identity, job.limits.retries, pod])

@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.render.groups import Stage, fingerprint
-from launcher.backends.kubernetes.render.pod import Seat, template
+from launcher.backends.kubernetes.render.pod import PodContext, template
 from launcher.errors import BadInput
 from launcher.reasons import EXIT_NEVER, MAX_INFRASTRUCTURE_ATTEMPTS
 from launcher.spec.hashing import ID_DIGITS
@@ -49,7 +49,7 @@ _NEVER: Final = f"failed with exit code {EXIT_NEVER} matching FailJob rule at in
 _DISRUPTED: Final = "has condition DisruptionTarget matching FailJob rule at index 1$"
 
 
-def job_spec(stage: Stage, seat: Seat, ttl: int | None = None) -> dict[str, Any]:
+def job_spec(stage: Stage, seat: PodContext, ttl: int | None = None) -> dict[str, Any]:
     """The spec of a Job, or of a child Job in a pipeline, for a stage whose runs have one rank each."""
     job, run = stage.job, stage.runs[0].id
     spec: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def job_spec(stage: Stage, seat: Seat, ttl: int | None = None) -> dict[str, Any]
     return spec
 
 
-def _rank_spec(stage: Stage, role: str, seat: Seat) -> dict[str, Any]:
+def _rank_spec(stage: Stage, role: str, seat: PodContext) -> dict[str, Any]:
     """The spec of a child Job for a run with several ranks."""
     replicas = stage.job.roles[role].replicas
     return {
@@ -104,7 +104,7 @@ def jobset_spec(
         host = f"{name}-{child}-0-$(SLIPWAY_RANK).{name}"
         if stage.array:
             host = host.replace("SLIPWAY_RANK", "SLIPWAY_INDEX")
-        seat = Seat("set", host, files(stage), stage.array, pipeline, stage.after if pipeline else None, former)
+        seat = PodContext("set", host, files(stage), stage.array, pipeline, stage.after if pipeline else None, former)
         entry: dict[str, Any] = {"name": child, "replicas": 1}
         if needed := _needed(stages, number, owner):
             entry["dependsOn"] = [{"name": last[other], "status": "Complete"} for other in needed]

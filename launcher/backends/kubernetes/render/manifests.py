@@ -27,7 +27,7 @@ from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.render.gangs import pod_group
 from launcher.backends.kubernetes.render.groups import OF_OBJECT, Stage, StageRun, fingerprint, grouped
 from launcher.backends.kubernetes.render.jobset import job_spec, jobset_spec, object_name
-from launcher.backends.kubernetes.render.pod import Seat, job_key, job_text, user_labels
+from launcher.backends.kubernetes.render.pod import PodContext, job_key, job_text, user_labels
 from launcher.errors import BadInput
 from launcher.spec.hashing import canonical
 from launcher.spec.model import ResolvedJob
@@ -131,7 +131,7 @@ def _object(stages: list[Stage], repeated: bool, former: bool) -> Object:
     head: dict[str, Any]
     if len(stages) == 1 and first.alone:
         labels = {names.ARRAY: name} if first.array else {}
-        seat = Seat("job", files=files(first), array=first.array, labels=labels, former=former)
+        seat = PodContext("job", files=files(first), array=first.array, labels=labels, former=former)
         head = {"apiVersion": names.JOB_API, "kind": "Job"}
         spec = job_spec(first, seat, ttl)
     else:

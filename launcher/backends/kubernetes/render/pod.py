@@ -74,7 +74,7 @@ RESTRICTED: Final = {
 }
 
 
-class Seat(msgspec.Struct, frozen=True):
+class PodContext(msgspec.Struct, frozen=True):
     """What the object around a pod decides for it.
 
     kind     job | set: the controller that creates it, which decides what its placement contains
@@ -95,13 +95,13 @@ class Seat(msgspec.Struct, frozen=True):
     former: bool = False
 
 
-def template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
+def template(job: ResolvedJob, run: str, role: str, seat: PodContext) -> dict[str, Any]:
     """The pod template. Raises BadInput for a job that no pod can hold."""
     patches = {"patch": job.options.get("patch"), f"role_patches.{role}": job.options.get("role_patches", {}).get(role)}
     return patched(_template(job, run, role, seat), {field: patch for field, patch in patches.items() if patch})
 
 
-def _template(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
+def _template(job: ResolvedJob, run: str, role: str, seat: PodContext) -> dict[str, Any]:
     return {
         "metadata": {
             "labels": {
@@ -141,7 +141,7 @@ def _platform_labels(job: ResolvedJob) -> dict[str, str]:
     return {"azure.workload.identity/use": "true"} if identity else {}
 
 
-def _spec(job: ResolvedJob, run: str, role: str, seat: Seat) -> dict[str, Any]:
+def _spec(job: ResolvedJob, run: str, role: str, seat: PodContext) -> dict[str, Any]:
     options = job.options
     need = job.roles[role].resources
     mounts, volumes = _volumes(job, need, seat)
@@ -184,7 +184,7 @@ def grace(job: ResolvedJob) -> int:
     return ceil(2 * job.limits.grace) + 10
 
 
-def _container(job: ResolvedJob, run: str, role: str, seat: Seat, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+def _container(job: ResolvedJob, run: str, role: str, seat: PodContext, mounts: list[dict[str, Any]]) -> dict[str, Any]:
     chosen = job.roles[role]
     container: dict[str, Any] = {
         "name": names.CONTAINER,
@@ -224,7 +224,7 @@ def image(job: ResolvedJob, role: str) -> str:
     return f"{path}{slash}{last.partition(':')[0]}@{image_of_role.digest}"
 
 
-def _environment(job: ResolvedJob, run: str, role: str, seat: Seat) -> list[dict[str, Any]]:
+def _environment(job: ResolvedJob, run: str, role: str, seat: PodContext) -> list[dict[str, Any]]:
     """The pod's environment variables. The order matters: a variable may refer to earlier ones."""
     variables: dict[str, str | dict[str, Any]] = {"SLIPWAY_STORE": escape(job.store)}
     if not seat.array:
@@ -333,7 +333,7 @@ def quantity(size: int) -> str:
     return min(texts, key=len, default=str(size))
 
 
-def _volumes(job: ResolvedJob, need: Resources, seat: Seat) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _volumes(job: ResolvedJob, need: Resources, seat: PodContext) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Mounts and volumes."""
     work: dict[str, Any] = {"sizeLimit": quantity(need.disk)} if need.disk is not None else {}
     mounts: list[dict[str, Any]] = [{"name": "work", "mountPath": names.WORK}, {"name": "tmp", "mountPath": names.TMP}]

@@ -26,11 +26,11 @@ from launcher.backends.local.entry import QueueEntry, parse
 from launcher.backends.local.environment import adopt_store_variables, own_site, python
 from launcher.backends.local.slots import Capacity, Slots
 from launcher.backends.local.state import QueueNote, Site, StateDir, read
-from launcher.backends.local.supervisor import chores
-from launcher.backends.local.supervisor.numbers import SupervisorNumbers
+from launcher.backends.local.supervisor import store_requests
+from launcher.backends.local.supervisor.end_notifier import EndNotifier
+from launcher.backends.local.supervisor.metrics_file import SupervisorMetrics
 from launcher.backends.local.supervisor.run import QueuedRun, Runner
 from launcher.backends.local.supervisor.spawner import SpawnerFor
-from launcher.backends.local.supervisor.telling import EndTeller
 from launcher.errors import SlipwayError
 from launcher.files import replace
 from launcher.protocol.records import Result
@@ -73,8 +73,8 @@ class Supervisor:
         self.stores: dict[str, Store] = {}
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self.tellers = ThreadPoolExecutor(THREADS, thread_name_prefix="tell")  # a receiver may be slow
-        self.teller = EndTeller(log)
-        self.numbers = SupervisorNumbers(self.runner.id)
+        self.teller = EndNotifier(log)
+        self.numbers = SupervisorMetrics(self.runner.id)
         self.results: deque[Task] = deque()
         self.stop = False
         self.first = True
@@ -263,10 +263,10 @@ class Supervisor:
         if run.looks and any(name in self.runs for name in run.entry.upstream):
             return None
         if not run.busy and time.monotonic() >= run.next_look:
-            self.ask(run, "inputs", lambda store: chores.look_at_inputs(store, run.entry))
+            self.ask(run, "inputs", lambda store: store_requests.look_at_inputs(store, run.entry))
         return None if run.busy else run.next_look
 
-    def take_inputs(self, run: QueuedRun, inputs: chores.Inputs) -> None:
+    def take_inputs(self, run: QueuedRun, inputs: store_requests.Inputs) -> None:
         run.next_look = time.monotonic() + min(0.2 * 2 ** min(run.looks, 6), 10.0)
         if inputs.forgotten:
             self.retire(run, None)
@@ -288,11 +288,13 @@ class Supervisor:
         if not run.busy and time.monotonic() >= run.next_look:
             turn = run.entry.job.turn if run.entry.job.alternatives else None
             if verdict := run.verdict:
-                end = chores.end_unstarted
+                end = store_requests.end_unstarted
                 self.ask(run, "fail", lambda store: end(store, run.name, self.runner.id, *verdict, turn))
             else:
                 refused = self.runner.refused(run)
-                self.ask(run, "close", lambda store: chores.close(store, run.name, self.runner.id, refused, turn))
+                self.ask(
+                    run, "close", lambda store: store_requests.close(store, run.name, self.runner.id, refused, turn)
+                )
         return None if run.busy else run.next_look
 
     def tell(self, run: QueuedRun, result: Result | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from launcher.backends.local.slots import capacity
-from launcher.backends.local.state import StateDir, Who
+from launcher.backends.local.state import StateDir, SupervisorRecord
 from launcher.backends.local.supervisor.loop import KEEP, Supervisor, catch_signals, log
 from launcher.backends.local.supervisor.spawner import spawners_by_backend
 from launcher.files import replace
@@ -88,7 +88,7 @@ def _detach(state: StateDir) -> None:
 
 def _announce(state: StateDir, pid: int) -> None:
     started = procs.start_time(pid) or 0
-    supervisor = Who(pid, started, procs.boot_id(), time.time(), sys.executable, __version__)
+    supervisor = SupervisorRecord(pid, started, procs.boot_id(), time.time(), sys.executable, __version__)
     replace(state.who, msgspec.json.encode(supervisor))
 
 

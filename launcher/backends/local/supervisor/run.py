@@ -155,7 +155,7 @@ class Runner:
         member.since = time.monotonic()
         if member.live and run.asked_at is not None:
             member.live.terminate()
-        self.log(f"{run.name} {member.name}: {describe_place(record)} {'adopted' if member.live else 'is gone'}")
+        self.log(f"{run.name} {member.name}: {describe_process(record)} {'adopted' if member.live else 'is gone'}")
 
     def spawner(self, run: QueuedRun) -> Spawner:
         return self.spawners[run.entry.job.backend](run.site.env)
@@ -337,7 +337,7 @@ class Runner:
         member.record = member.live.record
         member.since, member.swept = now, False
         self._write(run, member)
-        self.log(f"{run.name} {member.name}: start {starts}, {describe_place(member.record)}")
+        self.log(f"{run.name} {member.name}: start {starts}, {describe_process(member.record)}")
 
     def _launch(self, run: QueuedRun, member: MemberProcess, starts: int) -> Launch:
         job, site = run.entry.job, run.site
@@ -395,7 +395,7 @@ def last_line(path: Path, most: int = 4096) -> str:
     return next((line.removeprefix("[slipway] ").strip() for line in reversed(lines) if line.strip()), "")
 
 
-def describe_place(record: StartRecord) -> str:
+def describe_process(record: StartRecord) -> str:
     return f"container {record.container[:12]}" if record.container else f"pid {record.pid}"
 
 

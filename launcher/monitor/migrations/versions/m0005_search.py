@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from launcher.monitor import searching
+from launcher.monitor import search_index
 
 revision = "0005"
 down_revision = "0004"
@@ -19,11 +19,11 @@ def upgrade() -> None:
     for name, table, columns in INDEXES:
         op.create_index(name, table, list(columns))
     op.drop_index("ix_rollouts_run_id", "rollouts")  # a part of the other
-    searching.make(op.get_bind())
+    search_index.make(op.get_bind())
 
 
 def downgrade() -> None:
-    searching.drop(op.get_bind())
+    search_index.drop(op.get_bind())
     op.create_index("ix_rollouts_run_id", "rollouts", ["run_id"])
     for name, table, _ in INDEXES:
         op.drop_index(name, table)

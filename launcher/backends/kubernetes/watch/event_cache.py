@@ -38,7 +38,7 @@ class VersionTooOld(Exception):
     """The server no longer has the version from which the watch would resume."""
 
 
-class Board:
+class EventCache:
     """The present state of a namespace's runs."""
 
     def __init__(self, api: Api, namespace: str, context: str) -> None:
@@ -162,7 +162,7 @@ class _Event(msgspec.Struct):
 class KindWatch(threading.Thread):
     """Keeps the objects of one kind on a board up to date."""
 
-    def __init__(self, board: Board, kind: Kind, **query: str) -> None:
+    def __init__(self, board: EventCache, kind: Kind, **query: str) -> None:
         super().__init__(daemon=True, name=f"watch-{kind.plural}")
         self.board, self.kind, self.query = board, kind, query
         self.listed = threading.Event()

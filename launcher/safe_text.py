@@ -58,7 +58,7 @@ def _visible(found: re.Match[str]) -> str:
     return "" if any(number.lstrip("0") == "8" for number in numbers) else found[0]
 
 
-def obeyed(text: str) -> bool:
+def is_interpreted(text: str) -> bool:
     """Whether `block` would escape anything in this text."""
     return not text.isprintable() and re.search(_ODD_IN_BLOCK, text) is not None
 

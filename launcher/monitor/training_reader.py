@@ -17,9 +17,9 @@ from launcher.results.read import StoredOutput
 from launcher.results.training_records import (
     PIECES,
     RlAction,
+    RlAtStep,
     RlGroup,
     RlObservation,
-    RlPlaced,
     RlRecord,
     RlRollout,
     RlStatus,
@@ -35,18 +35,18 @@ RESUMED: Final = b'"resumed"'  # in a piece that may hold such a line
 OWNERS: Final = {"train": "steps", "eval": "evals", "baseline": "baselines"}
 
 
-class MomentPlace(NamedTuple):
+class StepKey(NamedTuple):
     phase: str
     step: int
 
 
-class GroupPlace(NamedTuple):
+class GroupKey(NamedTuple):
     phase: str
     step: int
     group: int
 
 
-class RolloutPlace(NamedTuple):
+class RolloutKey(NamedTuple):
     phase: str
     step: int
     group: int
@@ -61,7 +61,7 @@ Part = RlTurn | RlAction | RlObservation | RlValidation | RlRollout
 
 
 @dataclass
-class ToldTraining:
+class ReportedTraining:
     """What the pieces up to one of them say, without the rollouts themselves.
 
     pieces    their sha256, in their order
@@ -73,14 +73,14 @@ class ToldTraining:
     pieces: list[str] = field(default_factory=list)
     training: RlTraining = field(default_factory=RlTraining)
     statuses: list[RlStatus] = field(default_factory=list)
-    steps: dict[MomentPlace, RlStep] = field(default_factory=dict)
-    groups: dict[GroupPlace, RlGroup] = field(default_factory=dict)
-    rollouts: dict[RolloutPlace, int] = field(default_factory=dict)
-    waiting: dict[RolloutPlace, list[Part]] = field(default_factory=dict)
+    steps: dict[StepKey, RlStep] = field(default_factory=dict)
+    groups: dict[GroupKey, RlGroup] = field(default_factory=dict)
+    rollouts: dict[RolloutKey, int] = field(default_factory=dict)
+    waiting: dict[RolloutKey, list[Part]] = field(default_factory=dict)
     pictures: dict[str, str] = field(default_factory=dict)
 
-    def copy(self) -> ToldTraining:
-        return ToldTraining(
+    def copy(self) -> ReportedTraining:
+        return ReportedTraining(
             list(self.pieces),
             self.training,
             list(self.statuses),
@@ -100,17 +100,17 @@ class ToldTraining:
 
 
 @dataclass(frozen=True)
-class ToldRollout:
+class ReportedRollout:
     """A rollout with all its lines."""
 
-    place: RolloutPlace
+    place: RolloutKey
     id: int
     line: RlRollout
     parts: Sequence[Part]
 
     @property
-    def group(self) -> GroupPlace:
-        return GroupPlace(*self.place[:3])
+    def group(self) -> GroupKey:
+        return GroupKey(*self.place[:3])
 
     @property
     def pictures(self) -> dict[int, str]:
@@ -119,7 +119,7 @@ class ToldRollout:
         return {part.turn: f"{self.line.episode}/{part.screenshot}" for part in seen}
 
 
-def place_of(output: StoredOutput, path: str) -> str:
+def file_identity(output: StoredOutput, path: str) -> str:
     """Where a file lies, and which it is; "" if the output does not have it."""
     entry = output.manifest.files.get(path)
     return f"{entry.at} {entry.sha256}" if entry is not None else ""
@@ -144,18 +144,18 @@ class TrainingReader:
 
     def __init__(self, run_id: int) -> None:
         self.run_id = run_id
-        self.closed = ToldTraining()  # up to the last piece but one
-        self.told = ToldTraining()
+        self.closed = ReportedTraining()  # up to the last piece but one
+        self.told = ReportedTraining()
         self.present = self.told  # while it reads: of the pieces so far
 
-    def read(self, output: StoredOutput) -> Iterator[ToldRollout]:
+    def read(self, output: StoredOutput) -> Iterator[ReportedRollout]:
         """The rollouts of pieces that are new or have grown; `told` is whole when it ends. Raises DamagedResults,
         NotFound."""
         names = piece_names(output)
         digests = [output.manifest.files[path].sha256 for _, path in names]
-        moved = any(place_of(output, path) != at for path, at in self.closed.pictures.items())
+        moved = any(file_identity(output, path) != at for path, at in self.closed.pictures.items())
         if moved or self.closed.pieces != digests[: len(self.closed.pieces)]:
-            self.closed = ToldTraining()
+            self.closed = ReportedTraining()
         done = len(self.closed.pieces)
         self.present = told = self.closed.copy()
         limits = self._limits(output, names[done:])
@@ -180,47 +180,47 @@ class TrainingReader:
                 found[index] = min(steps, default=float("inf"))
         return found
 
-    def _piece(self, output: StoredOutput, at: int, path: str, told: ToldTraining) -> Iterator[ToldRollout]:
-        whole_ones: dict[RolloutPlace, ToldRollout] = {}
+    def _piece(self, output: StoredOutput, at: int, path: str, told: ReportedTraining) -> Iterator[ReportedRollout]:
+        whole_ones: dict[RolloutKey, ReportedRollout] = {}
         for line in read_piece(output.read(path), at, output.prefix + path):
             if isinstance(line, RlStatus) and line.status == "resumed":
                 told.forget(line.step)
                 whole_ones = {place: one for place, one in whole_ones.items() if place.step <= line.step}
-            found = take(told, line)
+            found = read_new(told, line)
             if found is not None:
-                rollout = ToldRollout(found, self._id(found), *_split(told.waiting.pop(found)))
+                rollout = ReportedRollout(found, self._id(found), *_split(told.waiting.pop(found)))
                 whole_ones[found] = rollout
                 for path in rollout.pictures.values():
-                    told.pictures[path] = place_of(output, path)
+                    told.pictures[path] = file_identity(output, path)
                 told.rollouts[found] = rollout.id
         yield from whole_ones.values()
 
-    def _id(self, place: RolloutPlace) -> int:
+    def _id(self, place: RolloutKey) -> int:
         return identify("rollout", self.run_id, place.name)
 
 
-def take(told: ToldTraining, line: RlRecord) -> RolloutPlace | None:
+def read_new(told: ReportedTraining, line: RlRecord) -> RolloutKey | None:
     """Adds a line; returns the rollout that it makes whole."""
     if isinstance(line, RlTraining):
         told.training = line
     elif isinstance(line, RlStatus):
         told.statuses.append(line)
-    elif isinstance(line, RlPlaced) and line.phase in OWNERS:
+    elif isinstance(line, RlAtStep) and line.phase in OWNERS:
         return _placed(told, line)
     return None
 
 
-def _placed(told: ToldTraining, line: RlPlaced) -> RolloutPlace | None:
+def _placed(told: ReportedTraining, line: RlAtStep) -> RolloutKey | None:
     if isinstance(line, RlStep):
-        place = MomentPlace(line.phase, line.step)
+        place = StepKey(line.phase, line.step)
         before = told.steps.get(place)
         if before is not None:  # figures of the same step, told later
             line = msgspec.structs.replace(line, metrics={**before.metrics, **line.metrics})
         told.steps[place] = line
     elif isinstance(line, RlGroup):
-        told.groups[GroupPlace(line.phase, line.step, line.group)] = line
+        told.groups[GroupKey(line.phase, line.step, line.group)] = line
     elif isinstance(line, RlRollout | RlTurn | RlAction | RlObservation | RlValidation):
-        rollout = RolloutPlace(line.phase, line.step, line.group, line.rollout)
+        rollout = RolloutKey(line.phase, line.step, line.group, line.rollout)
         told.waiting.setdefault(rollout, []).append(line)
         return rollout if isinstance(line, RlRollout) else None
     return None

@@ -15,10 +15,10 @@ from launcher.clock import boottime
 from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.monitor import tables
 from launcher.monitor.database import written
+from launcher.monitor.row_writer import NAMED
 from launcher.monitor.rows import ENDED, GOING_ON, Row, number, run_id, text
-from launcher.monitor.writing import NAMED
 from launcher.notices.events import notice_key
-from launcher.notices.ledger import ToldNotice, places, told
+from launcher.notices.ledger import NoticeRecord, read_notice, recorded_tries
 from launcher.store.base import Store
 
 UNTIL: Final = 90_000.0  # seconds after its end in which a run is told of: a day, and the last of five tries
@@ -62,7 +62,7 @@ class NoticeFollower:
                 self._again.discard(run)
 
     def _look(self, run: str, problems: list[str]) -> None:
-        there, table, key = places(self.store, run), tables.notices, run_id(self.store_id, run)
+        there, table, key = recorded_tries(self.store, run), tables.notices, run_id(self.store_id, run)
         query = select(table.c.event, table.c.channel, table.c.number, table.c.ended).where(table.c.run_id == key)
         with self.engine.connect() as connection:
             held = {(row.event, row.channel, row.number): row.ended is not None for row in connection.execute(query)}
@@ -71,7 +71,7 @@ class NoticeFollower:
         rows = []
         for place in sorted(there):
             try:
-                rows.append(_row(key, notice_key(self.store.url, run, place[0]), told(self.store, run, place)))
+                rows.append(_row(key, notice_key(self.store.url, run, place[0]), read_notice(self.store, run, place)))
             except NotFound:
                 continue  # deleted meanwhile
             except Unreachable:
@@ -96,7 +96,7 @@ class NoticeFollower:
             self.changed(run)
 
 
-def _row(run: int, key: str, notice: ToldNotice) -> Row:
+def _row(run: int, key: str, notice: NoticeRecord) -> Row:
     begun, ended = notice.begun, notice.ended
     return {
         "run_id": run,

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Engine, delete, select
 from launcher.errors import SlipwayError, Unreachable
 from launcher.monitor import tables
 from launcher.monitor.database import written
+from launcher.monitor.row_writer import put
 from launcher.monitor.rows import Row, number, text
-from launcher.monitor.writing import put
 from launcher.protocol.records import PersonVerdict
 from launcher.results.verdicts import list_verdicts, read_verdict
 from launcher.store.base import Store

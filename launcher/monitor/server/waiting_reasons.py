@@ -17,7 +17,7 @@ from launcher.monitor.server.queries import Queries
 from launcher.protocol.read import read_run
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
-from launcher.verbs.status import backend_says, backends
+from launcher.verbs.status import ask_backend, backends
 
 PAUSE: Final = 4.0  # seconds between two rounds
 MOST: Final = 50  # runs that are asked about in a round
@@ -56,7 +56,7 @@ class WaitingReasons:
             if store is None:
                 continue
             try:
-                found[row["id"]] = backend_says(store, read_run(store, row["run"]), self._backend_of).message
+                found[row["id"]] = ask_backend(store, read_run(store, row["run"]), self._backend_of).message
             except SlipwayError as error:
                 found[row["id"]] = str(error).partition("\n")[0]
         before, self._why = self._why, {run: why for run, why in found.items() if why}

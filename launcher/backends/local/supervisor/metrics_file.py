@@ -17,7 +17,7 @@ OUTCOMES: Final = ("succeeded", "failed", "cancelled", "elsewhere")
 PHASES: Final = ("waiting", "queued", "running", "restarting", "stopping", "closing")
 
 
-class SupervisorNumbers:
+class SupervisorMetrics:
     def __init__(self, queue: str) -> None:
         self._folder = exposition.folder(os.environ)
         self._queue = queue

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher import foreign
+from launcher import safe_text
 
 HOSTILE = {
     "clears the screen": "\x1b[2J\x1b[H",
@@ -34,41 +34,41 @@ OBEYED = re.compile(
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_nothing_that_is_obeyed_is_left(kind: str) -> None:
     text = HOSTILE[kind]
-    assert not OBEYED.search(foreign.line(text))
-    assert not OBEYED.search(foreign.block(text).replace("\n", ""))
-    body = foreign.json_text(json.dumps({"a": text}, ensure_ascii=False, indent=2))
+    assert not OBEYED.search(safe_text.line(text))
+    assert not OBEYED.search(safe_text.block(text).replace("\n", ""))
+    body = safe_text.json_text(json.dumps({"a": text}, ensure_ascii=False, indent=2))
     assert not OBEYED.search(body.replace("\n", ""))
     assert json.loads(body) == {"a": text}
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_what_people_write_stays(text: str) -> None:
-    assert foreign.line(text) == foreign.block(text) == foreign.json_text(text) == text
+    assert safe_text.line(text) == safe_text.block(text) == safe_text.json_text(text) == text
 
 
 @given(st.text())
 def test_any_text_becomes_one_line(text: str) -> None:
-    assert not OBEYED.search(foreign.line(text))
-    assert foreign.line(foreign.line(text)) == foreign.line(text)
+    assert not OBEYED.search(safe_text.line(text))
+    assert safe_text.line(safe_text.line(text)) == safe_text.line(text)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_the_same_in_logs(kind: str) -> None:
     body = HOSTILE[kind].encode(errors="surrogateescape") + b"\n"
-    assert not OBEYED.search(foreign.log(body, colours=False).replace("\n", ""))
-    assert not OBEYED.search(re.sub(r"\x1b\[[0-9;]*m|\n", "", foreign.log(body)))
+    assert not OBEYED.search(safe_text.log(body, colours=False).replace("\n", ""))
+    assert not OBEYED.search(re.sub(r"\x1b\[[0-9;]*m|\n", "", safe_text.log(body)))
 
 
 @pytest.mark.parametrize("colour", ["\x1b[0m", "\x1b[m", "\x1b[1;31m", "\x1b[38;5;208m", "\x1b[38;2;1;2;3m"])
 def test_programs_keep_their_colours_up_to_the_end_of_what_is_printed(colour: str) -> None:
-    assert foreign.log(f"a {colour}b\n".encode()) == f"a {colour}b\x1b[0m\n"
-    assert foreign.log(f"a {colour}b\n".encode(), colours=False) == "a b\n"
+    assert safe_text.log(f"a {colour}b\n".encode()) == f"a {colour}b\x1b[0m\n"
+    assert safe_text.log(f"a {colour}b\n".encode(), colours=False) == "a b\n"
 
 
 def test_no_colour_hides() -> None:
-    assert "8" not in foreign.log(b"\x1b[8ma\x1b[1;8mb\x1b[08;31mc")
-    assert foreign.log(b"\x1b[38;5;8ma") == "\x1b[38;5;8ma\x1b[0m"
+    assert "8" not in safe_text.log(b"\x1b[8ma\x1b[1;8mb\x1b[08;31mc")
+    assert safe_text.log(b"\x1b[38;5;8ma") == "\x1b[38;5;8ma\x1b[0m"
 
 
 def test_of_a_progress_bar_the_last_state_is_shown() -> None:
-    assert foreign.log(b"\r 10 %\r 20 %\r100 %\nnext\r\n") == "100 %\nnext\n"
+    assert safe_text.log(b"\r 10 %\r 20 %\r100 %\nnext\r\n") == "100 %\nnext\n"

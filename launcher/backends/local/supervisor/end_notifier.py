@@ -17,7 +17,7 @@ from launcher.backends.local.state import Site
 PATIENCE: Final = 120.0  # seconds; what is not sent by then, a later pass of anybody sends
 
 
-class EndTeller:
+class EndNotifier:
     """Starts the processes that tell, and knows their ids, so that they are not ended as leftovers of a run."""
 
     def __init__(self, log: Callable[[str], None]) -> None:

@@ -17,7 +17,7 @@ from launcher.protocol.read import read_run
 from launcher.protocol.records import Beat, Claim, Placement
 from launcher.protocol.steps import Stop
 from launcher.reasons import Reason
-from launcher.runtime.member.group_budget import LIST_AGAIN, Purse
+from launcher.runtime.member.group_budget import LIST_AGAIN, GroupBudget
 from launcher.spec.hashing import encode_job, run_hash, run_id
 from launcher.spec.model import BUDGET_MARGIN, Limits, ResolvedJob
 from launcher.store.base import Store
@@ -75,7 +75,7 @@ class Leader:
 
     def __init__(self, store: Store, one: ResolvedJob) -> None:
         self.clock, self.stops, self.held = SetClock(), list[Stop](), 0.0
-        self.purse = Purse(
+        self.purse = GroupBudget(
             store, one, run_id(one), lambda: self.held, clock=self.clock, log=print, halt=self.stops.append
         )
         self.purse._thread.is_alive = lambda: True  # type: ignore[method-assign]

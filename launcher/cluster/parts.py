@@ -19,7 +19,7 @@ class ClusterPart(NamedTuple):
     detail: str
 
 
-def look(place: ClusterFiles) -> list[ClusterPart]:
+def read_parts(place: ClusterFiles) -> list[ClusterPart]:
     """The state of every part that can be reached. Raises BadInput when a program is missing."""
     tools.require(up.PROGRAMS)
     names = up.clusters()

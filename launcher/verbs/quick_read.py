@@ -1,5 +1,5 @@
 """Reads a waiting or running run in few requests: objects that never change come from the cache
-(`launcher.userdata.memory`), and objects that a listing already describes are not read.
+(`launcher.userdata.record_cache`), and objects that a listing already describes are not read.
 
 A run with one rank costs four requests, whatever the number of attempts: the run's own prefix (same job.json?
 cancelled? result?), its attempts, the last attempt (has a rank exited?), and the leader's heartbeat. Several ranks cost
@@ -23,7 +23,7 @@ from launcher.reasons import Reason
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Meta, Store, settable
 from launcher.store.layout import AttemptKeys, RunKeys
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 
 BEGUN: Final = ("running", "asking", "saving")  # phases in which the earlier attempts have certainly ended
 OVER: Final = "seen"  # a row that only the cache has, below an attempt: its last heartbeat and newest checkpoint
@@ -37,7 +37,7 @@ class _Over(msgspec.Struct, frozen=True):
     checkpoints: tuple[int, ...]
 
 
-def glance(store: Store, run: str, memory: Memory) -> RunView | None:
+def quick_read(store: Store, run: str, memory: Memory) -> RunView | None:
     """The view of a waiting or running run, with what its status line needs: only the time of the last heartbeat of
     ranks other than the leader, no outputs of the last attempt, and its checkpoints as the leader's heartbeat reports
     them. None when the run must be read in full."""

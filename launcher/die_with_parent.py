@@ -15,7 +15,7 @@ from typing import Final
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h; it outlives exec
 
 
-def tied(command: Sequence[str]) -> list[str]:
+def die_with_parent(command: Sequence[str]) -> list[str]:
     """The words that run `command` tied to this process. Start them in a thread that lives as long as the program
     shall: the kernel sends the signal when that thread ends."""
     return [sys.executable, "-P", "-m", __name__, str(os.getpid()), *command]

@@ -57,7 +57,7 @@ def read_objects(
 
 
 @dataclass(frozen=True)
-class Looking:
+class StateReader:
     """The queries about a namespace of a cluster."""
 
     api: Api

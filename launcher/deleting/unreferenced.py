@@ -17,7 +17,7 @@ _RECORDS: Final = ("claim", "beat", "exit", "endpoints", "formed.json", "broken.
 _PIECES: Final = {"logs": LOG, "metrics": METRICS}
 
 
-def stage(run: str, key: str) -> int:
+def deletion_order(run: str, key: str) -> int:
     """The position of a key in the order of deletion: first the objects that make readers trust others, last the
     records of attempts."""
     match key.removeprefix(RunKeys(run).prefix).split("/"):

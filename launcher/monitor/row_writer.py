@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, exists, insert,
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
-from launcher.monitor import searching, tables
+from launcher.monitor import search_index, tables
 from launcher.monitor.episodes import OWN, SHARED
 from launcher.monitor.rows import Row, RunRows
 from launcher.monitor.tables import METADATA
@@ -60,8 +60,8 @@ def put_rollouts(
     for name in OWN:
         if own.get(name):
             connection.execute(insert(METADATA.tables[name]), list(own[name]))
-    if connection.dialect.name == "sqlite" and searching.there(connection):
-        searching.add(connection, ids)
+    if connection.dialect.name == "sqlite" and search_index.there(connection):
+        search_index.add(connection, ids)
 
 
 def drop_rollouts(connection: Connection, ids: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from launcher.spec.model import Output, ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.userdata.memory import Memory
+from launcher.userdata.record_cache import Memory
 from launcher.verbs.status import Line, read_line
 from tests.support.fakerun import START, FakeAttempt, fake_job, write_attempt, write_run
 

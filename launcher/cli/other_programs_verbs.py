@@ -29,7 +29,7 @@ _OF: Final[Mapping[str, tuple[str, ...]]] = {
 MEANS: Final = {word: verb for verb, words in _OF.items() for word in words}
 
 
-def meant(word: str, verbs: Collection[str]) -> str:
+def verb_meant(word: str, verbs: Collection[str]) -> str:
     """The one of our `verbs` that this word probably stands for, or ""."""
     known = word.lower()
     if known in verbs or known in MEANS:

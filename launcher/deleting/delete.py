@@ -17,11 +17,11 @@ from uuid import uuid4
 
 import msgspec
 
-from launcher.deleting.choose import needed, unread_needs
-from launcher.deleting.garbage import stage
+from launcher.deleting.choose import find_needed, unread_needs
 from launcher.deleting.intent import Intent, sweep, user
 from launcher.deleting.plan import DeletionPlan, StoredCheckpoint, UnusedOverlay
 from launcher.deleting.survey import Known, glance
+from launcher.deleting.unreferenced import deletion_order
 from launcher.protocol.records import Deleted
 from launcher.store.base import Meta, Store
 from launcher.store.layout import WORKS, RunKeys, blob, blob_note, work_run
@@ -53,8 +53,8 @@ def carry_out(store: Store, plan: DeletionPlan, *, verb: str) -> Done:
     while runs or checkpoints or overlays:
         with _said(store, [*runs, *checkpoints], overlays, plan.proof) as intent:
             known = glance(store, plan.proof, known)
-            _drop(runs, needed(known, [item.run for item in runs]), done)
-            _drop(checkpoints, needed(known, list({item.run for item in checkpoints}), whole=False), done)
+            _drop(runs, find_needed(known, [item.run for item in runs]), done)
+            _drop(checkpoints, find_needed(known, list({item.run for item in checkpoints}), whole=False), done)
             used = {blob for item in known.values() for blob in item.blobs}
             kept = {item.digest: "a new run refers to it" for item in overlays if item.digest in used}
             if unread := next((item.run for item in known.values() if item.unreadable), ""):
@@ -85,7 +85,7 @@ def carry_out(store: Store, plan: DeletionPlan, *, verb: str) -> Done:
 def delete_in_order(store: Store, run: str, metas: Iterable[Meta]) -> None:
     """Deletes everything but the tombstone, in this order: markers, manifests, bytes, records."""
     stays = RunKeys(run).tombstone
-    keys = sorted((stage(run, meta.key), meta.key) for meta in metas if meta.key not in stays)
+    keys = sorted((deletion_order(run, meta.key), meta.key) for meta in metas if meta.key not in stays)
     for _, some in groupby(keys, lambda item: item[0]):
         store.delete(key for _, key in some)
 
