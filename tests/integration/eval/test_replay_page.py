@@ -49,7 +49,7 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Pag
     theme: Any = getattr(request, "param", "light")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page, said = browser.new_page(viewport={"width": 390, "height": 600}, color_scheme=theme), list[str]()
+        page, said = browser.new_page(viewport={"width": 390, "height": 300}, color_scheme=theme), list[str]()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("dialog", lambda dialog: said.append(dialog.message))
