@@ -239,3 +239,17 @@ states(
     spoiled_title=edit(BOLD_WORD, 'doc.DocumentProperties.Title = "cheese"'),
     spoiled_top=edit(BOLD_WORD, page("TopMargin = 500")),
 )
+SHOWN = '{}.NumberFormat = doc.NumberFormats.addNew("{}", doc.CharLocale)'
+LINE = "Dim b As New com.sun.star.table.BorderLine2\nb.OuterLineWidth = 50\n{}.BottomBorder = b"
+states(
+    "calc-column",
+    right_another_cell_chosen=edit(costs("=B{0}*C{0}"), f"doc.CurrentController.select({at('C3')})"),
+    spoiled_places_of_prices=edit(costs("=B{0}*C{0}"), SHOWN.format(at("C2:C6"), "0.00")),
+    spoiled_money=edit(costs("=B{0}*C{0}"), SHOWN.format(at("D2:D6"), "#,##0.00 [$EUR]")),
+)
+states(
+    "calc-change",
+    spoiled_colour_of_an_empty_cell=edit(value("C3", 176), f"{at('F9')}.CellBackColor = 16776960"),
+    spoiled_line_below_an_empty_cell=edit(value("C3", 176), LINE.format(at("F9"))),
+    spoiled_turned=edit(value("C3", 176), f"{at('A1')}.RotateAngle = 4500"),
+)
