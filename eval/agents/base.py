@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from eval.actions import Action, ImpossibleAction, ParseError
 from eval.actions.dialects.base import AgentTurn, Response, read_answer
+from eval.actions.dialects.strict_json import shown
+from eval.actions.keys import key_name
 from eval.desktop import Observation, Task
 from eval.episodes import TokenUsage, ToolCall
 from eval.prompts import PastStep
@@ -103,11 +105,20 @@ class StreamingAgent(Protocol):
         ...
 
 
+def check_keys(actions: Iterable[Action]) -> None:
+    """Raises ImpossibleAction for a name that no desktop knows as a key; some dialects read any."""
+    for action in actions:
+        for key in (*(action.keys or ()), *(action.modifiers or ())):
+            if key_name(key) is None:
+                raise ImpossibleAction(f"{action.type}: unknown key {shown(key)}")
+
+
 def decide(parse: Callable[[str], Response | AgentTurn], text: str) -> Decision:
     """The decision of an answer, read by `PromptBuilder.read_turn` (one action or several), or by `PromptBuilder.read`
     (exactly one); a text that does not parse, or says what cannot be done, is a decision without an action."""
     try:
         read = read_answer(parse, text)
+        check_keys(read.actions if isinstance(read, AgentTurn) else [read.action])
     except ImpossibleAction as error:
         return Decision(text, None, refused=str(error))
     except ParseError as error:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from eval.actions import Action, ActionType
+from eval.actions import Action, ActionType, ImpossibleAction
 from eval.actions.lasting import asks, waits
-from eval.agents.base import Decision, History
+from eval.agents.base import Decision, History, check_keys
 from eval.agents.recording import judged, open_call, step_of
 from eval.config import ConfigError
 from eval.desktop import (
@@ -329,6 +329,10 @@ class Computer:
         try:
             if not self.gui and action.type not in TOLD:
                 raise ActionRefused(f"there is no mouse and no keyboard here, only {', '.join(self.tools)}")
+            try:
+                check_keys([action])
+            except ImpossibleAction as error:
+                raise ActionRefused(str(error)) from None
             if (left := self._waiting - waits(action)) < 0:
                 raise ActionRefused(f"of the time to wait in this task only {self._waiting:g} s are left")
             self._waiting = left

@@ -12,6 +12,8 @@ from eval.desktop import BrokenByAgent, Score, SetupFailed
 from eval.desktops.reading import FileEntry
 from eval.desktops.stage import DesktopStage
 
+# what an instruction says at its end, where the whole home is judged
+REST: Final = "Leave everything else as it is: in the end, no other file or folder may be new, changed or gone."
 TRASH: Final = ".local/share/Trash"
 # What programs write on their own, measured with oracles of all programs (docs/howto/benchmark.md). A pattern
 # stands for a file, or for a folder with all that is in it.

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import IO, Any, Final, Literal
+from typing import IO, Any, Final, Literal, TypeVar
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
 from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
@@ -24,6 +24,7 @@ from eval.desktops.keeping.keeper import sweep
 from eval.desktops.place import Place
 from eval.desktops.sites import WebSite, namespaces_of
 
+T = TypeVar("T")
 FOLDERS: Final = "/tmp"  # not TMPDIR: the path of a Unix socket has at most 107 bytes
 START_LIMIT_S: Final = 60.0
 STOP_LIMIT_S: Final = 30.0
@@ -114,6 +115,7 @@ class DesktopSession:
         self._reader: asyncio.Task[None]
         self._programs: dict[int, Program] = {}
         self._starting: dict[int, tuple[Sequence[str], asyncio.Future[Program]]] = {}
+        self._unviewed: list[asyncio.Future[None]] = []
         self._number = 0
         self._windows = 0
         self._renewed: list[Callable[[], Awaitable[object]]] = []
@@ -225,8 +227,11 @@ class DesktopSession:
             await site.stop()
 
     async def end_views(self) -> None:
-        """Ends what `view` started."""
+        """Ends what `view` started, and returns when it has ended. Raises what `check` raises."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unviewed.append(ended)
         await self._tell(unview=True)
+        await self._or_failure(ended)
 
     def after_reset(self, work: Callable[[], Awaitable[object]]) -> None:
         """Has `work` done at the end of each reset."""
@@ -285,7 +290,7 @@ class DesktopSession:
     async def _begin(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="slipway-desktop-", dir=FOLDERS))
         self._folder.chmod(0o711)  # the desktop's user passes through it to the sockets
-        self._programs, self._starting, self._windows = {}, {}, 0
+        self._programs, self._starting, self._unviewed, self._windows = {}, {}, [], 0
         ours, theirs = socket.socketpair()
         trouble = tempfile.TemporaryFile()  # noqa: SIM115 the reading task closes it
         with theirs:
@@ -324,7 +329,7 @@ class DesktopSession:
         except ConnectionError as error:
             raise DesktopGone(f"the desktop's keeper is gone: {error}") from error
 
-    async def _or_failure(self, answer: asyncio.Future[Program]) -> Program:
+    async def _or_failure(self, answer: asyncio.Future[T]) -> T:
         failed = asyncio.ensure_future(self._failed.wait())
         try:
             await asyncio.wait((answer, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -376,5 +381,8 @@ class DesktopSession:
             argv, answer = self._starting.pop(message["refused"])
             if not answer.done():
                 answer.set_exception(ProgramNotStarted(f"{argv[0]}: {message['error']}{not_shown(argv[0])}"))
+        elif "unviewed" in message:
+            if not (ended := self._unviewed.pop(0)).done():
+                ended.set_result(None)
         elif "ended" in message:
             self._programs.pop(message["ended"])._ended.set_result(message["status"])

@@ -1,15 +1,16 @@
 """The environment `android`: apps on phones and emulators that `adb` knows. See `AndroidTaskOptions`.
 
 One kind of task so far, `contact`: the contacts app shows an empty contact, and a person with a name and a phone number
-is to be saved. What the phone's own store of contacts holds is judged, never a picture. Each task is drawn from its
-seed; the names of the two splits are different. A contact that already has the task's name is deleted first, and no
-other: still, give it a phone that holds nothing of anybody's.
+is to be saved. What the phone's own store of contacts holds is judged, never a picture: the new contact, and that all
+others are as they were. Each task is drawn from its seed; the names of the two splits are different. A contact that
+already has the task's name is deleted first, and no other: still, give it a phone that holds nothing of anybody's.
 """
 
 from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -32,10 +33,14 @@ LAST: Final = {
     "train": ("Abara", "Bauer", "Costa", "Dahl", "Eriksen", "Fontaine", "Greco", "Haas", "Ito", "Jansen"),
     "test": ("Adler", "Berg", "Conti", "Duarte", "Evans", "Fischer", "Gomez", "Hansen", "Ivanov", "Jung"),
 }
+VERSION: Final = 2  # of the contacts: a new one for each change of what is asked or how it is judged
 MAX_STEPS: Final = 15
 NEW: Final = "-a android.intent.action.INSERT -t vnd.android.cursor.dir/contact"
-ROWS: Final = "content://com.android.contacts/data --projection data1"
-PHONES: Final = "vnd.android.cursor.item/phone_v2"
+ROWS: Final = "content://com.android.contacts/data --projection display_name:mimetype:data1:data2:data3"
+ROW: Final = re.compile(
+    r"display_name=(.*), mimetype=vnd\.android\.cursor\.item/(\w+), data1=(.*), data2=(.*), data3=(.*)"
+)
+APPS_OWN: Final = ("group_membership",)  # kinds of rows that the contacts app adds on its own
 
 
 class AndroidTaskOptions(Config, frozen=True):
@@ -70,6 +75,7 @@ class ContactScene:
         rng = random.Random(f"contact {split} {seed}")
         self.first, self.last = rng.choice(FIRST[split]), rng.choice(LAST[split])
         self.number = f"555{rng.randint(0, 9_999_999):07}"
+        self._start: Counter[str] | None = None
 
     @property
     def name(self) -> str:
@@ -79,13 +85,14 @@ class ContactScene:
     def instruction(self) -> str:
         return (
             f"The contacts app shows a new contact. Give it the first name {self.first}, the last name {self.last} and "
-            f"the phone number {self.number}, and save it."
+            f"the phone number {self.number}, nothing else, and save it. Leave all other contacts as they are."
         )
 
     async def prepare(self, phone: Phone) -> None:
         adb = phone.adb
         where = f"display_name='{self.name}'"
         await adb.must(f'content delete --uri content://com.android.contacts/raw_contacts --where "{where}"')
+        self._start = Counter(await _rows(phone))
         found = await adb.shell(f"cmd package resolve-activity --brief {NEW}", repeat=True)
         component = re.search(r"^([\w.]+)/([\w.$]+)\s*$", found.out, re.MULTILINE)
         if component is None:
@@ -106,13 +113,29 @@ class ContactScene:
             return Expected(step)
         return None if tree is None else _tap(tree, step)
 
-    async def judge(self, phone: Phone) -> Score:
-        """Solved when the phone holds this name with this number, once."""
-        where = f"display_name='{self.name}' AND mimetype='{PHONES}'"
-        told = await phone.adb.must(f'content query --uri {ROWS} --where "{where}"')
-        numbers = [re.sub(r"\D", "", found) for found in re.findall(r"^Row: \d+ data1=(.*)$", told, re.MULTILINE)]
-        solved = numbers == [self.number]
-        return Score(float(solved), solved, {"numbers": len(numbers)})
+    async def judge(self, phone: Phone, done: Sequence[Action]) -> Score:
+        """Solved when the phone holds this name with this number, once and with nothing else, and every other contact
+        is as it was. Who says FAIL has not solved it."""
+        if done and done[-1].type is ActionType.FAIL:
+            return Score(0.0, False, {"gave_up": done[-1].text or True})
+        assert self._start is not None, "prepared before it is judged"
+        found = Counter(await _rows(phone))
+        if gone := self._start - found:
+            return Score(0.0, False, {"spoiled": [f"no more as it was: {row}" for row in gone]})
+        new = [ROW.fullmatch(row) for row in (found - self._start).elements()]
+        rows = Counter(
+            (name, kind, *((given, family) if kind == "name" else (re.sub(r"\D", "", value),)))
+            for name, kind, value, given, family in (row.groups() if row else ("", "", "", "", "") for row in new)
+            if kind not in APPS_OWN
+        )
+        solved = rows == Counter([(self.name, "name", self.first, self.last), (self.name, "phone_v2", self.number)])
+        return Score(float(solved), solved, {"rows": len(new)})
+
+
+async def _rows(phone: Phone) -> list[str]:
+    """What is stored of all contacts: a line for each name, number, address and so on."""
+    told = await phone.adb.must(f"content query --uri {ROWS}")
+    return [row.rstrip("\n") for row in re.split(r"^Row: \d+ ", told, flags=re.MULTILINE)[1:]]
 
 
 def _tap(tree: Tree, label: str) -> Expected | None:
@@ -136,6 +159,11 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
         Task(f"contact-{number}", ContactScene(number, split).instruction, number, max_steps=MAX_STEPS)
         for number in seeds(split, seed, count)
     ]
+
+
+def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What defines the scores beside the options: the version of the contacts."""
+    return {"revision": f"contacts {VERSION}"}
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:

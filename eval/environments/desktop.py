@@ -1,8 +1,9 @@
 """The environment `desktop`: programs of Debian on a real Linux desktop. See `DesktopTaskOptions`.
 
 One kind of task so far, `note`: a text editor shows a file with a few lines, and one more line is to be written at its
-end and saved. The file in the desktop's home is judged, never a picture: all old lines as they were, then the new one.
-Each task is drawn from its seed; the lines of the two splits are drawn from different words.
+end and saved. The desktop's home is judged, never a picture: in the file all old lines as they were, then the new one,
+and the rest as at the start (eval.desktops.home). Each task is drawn from its seed; the lines of the two splits are
+drawn from different words.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Expected, Score, Task
+from eval.desktops import home
 from eval.desktops.isolation import check_shown
 from eval.desktops.keeping.screen import PACKAGES as DESKTOP_PROGRAMS
 from eval.desktops.keeping.screen import missing_programs
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from eval.desktops.remote import Servers
 
 HERE: Final = "eval.environments.desktop"
+VERSION: Final = 2  # of the notes: a new one for each change of what is asked or how it is judged
 FILE: Final = "note.txt"
 WORDS: Final = {
     "train": ("apples", "bread", "candles", "flour", "honey", "lamps", "needles", "paper", "rice", "soap", "tea"),
@@ -72,18 +75,20 @@ class NoteScene:
         items = rng.sample(WORDS[split], rng.randint(3, 5))
         lines = [f"{rng.randint(2, 98)} {item}" for item in items]
         self.before, self.line = lines[:-1], lines[-1]
+        self._start: home.Home | None = None
 
     @property
     def instruction(self) -> str:
         return (
-            f"The editor shows {FILE}. Write one more line at its end, exactly: {self.line} - then save the file under "
-            "the same name."
+            f'The editor shows {FILE}. Write one more line at its end, exactly "{self.line}", and save the file under '
+            f"the same name. {home.REST}"
         )
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(FILE, self.content)
         await stage.start(["mousepad", FILE])
         await stage.windows(1)
+        self._start = await home.look(stage)
 
     @property
     def content(self) -> bytes:
@@ -101,11 +106,16 @@ class NoteScene:
         return Expected(actions[min(len(done), len(actions) - 1)])
 
     async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
-        """Solved when the file has the old lines and then the new one; a line break at its end may be missing."""
+        """Solved when the file has the old lines and then the new one, and the rest of the home is as it was; a line
+        break at the file's end may be missing. Who says FAIL has not solved it."""
+        if done and done[-1].type is ActionType.FAIL:
+            return Score(0.0, False, {"gave_up": done[-1].text or True})
         try:
-            return self._judged(await stage.read_file(FILE))
+            score = self._judged(await stage.read_file(FILE))
         except FileNotFoundError:
             return Score(0.0, False, {"file": "missing"})
+        assert self._start is not None, "prepared before it is judged"
+        return await home.judged(stage, self._start, home.Allowed({FILE}), score)
 
     def _judged(self, content: bytes) -> Score:
         text = content.decode("utf-8", "replace")
@@ -200,8 +210,13 @@ def check_screen(screen: tuple[int, int], where: str) -> None:
 
 
 def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What defines the scores of desktops here beside their options: a machine that cannot hide its files from the
-    agent's programs, which may then read what the judge knows."""
+    """What defines the scores beside the options: the version of the notes, and what this machine cannot hide."""
+    return {"revision": f"notes {VERSION}", **of_this_machine(options)}
+
+
+def of_this_machine(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What defines the scores of any desktops here: a machine that cannot hide its files from the agent's programs,
+    which may then read what the judge knows."""
     from eval.desktops.isolation import isolation
 
     if options.get("role") is not None or options.get("machines") or "mount" in isolation().namespaces:

@@ -30,7 +30,7 @@ from eval.desktop import (
 )
 from eval.desktops.hacked import HackedScene, guesses
 from eval.environments.custom import CustomTask, Positive, ValidatedScene, judged_by
-from eval.environments.desktop import on_desktop
+from eval.environments.desktop import of_this_machine, on_desktop
 from eval.environments.registry import environment, for_hacker, parts_of
 from eval.environments.splits import SPLIT_SEED
 from eval.identity import TaskParts, digest_of
@@ -212,13 +212,11 @@ def hacker(options: Mapping[str, Any]) -> Desktop:
 def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
     """What the scores depend on beside the options: whether this machine hides its files from the agent's programs,
     where a desktop of it is used, and what the environments of the sources tell besides."""
-    from eval.environments.desktop import provenance as isolated
-
     told: dict[str, Any] = {}
     others: list[dict[str, Any]] = []
     for name, chosen in dict.fromkeys((each.environment, each.options) for each in _sourced(options)):
         if not name:
-            told |= isolated({})
+            told |= of_this_machine({})
             continue
         besides = getattr(environment(name), "provenance", dict)(json.loads(chosen))
         told |= {key: besides.pop(key) for key in ("isolation",) if key in besides}

@@ -1,7 +1,7 @@
 """Pictures of others as a viewer shows them: every file and every answer of a server is decoded here.
 
 PIL's own `convert("RGB")` cuts 16-bit grey off at 255, paints transparent pixels in the colour below them, and leaves
-the camera's orientation and the colour profile out.
+the camera's orientation, the colour profile and a PNG's gamma out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ PLAIN: Final = frozenset({"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV", 
 WITH_ALPHA: Final = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 DEEP: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})  # 16-bit grey
 EIGHT_BITS: Final = [round(value / 257) for value in range(65536)]  # 65535 / 255 = 257
+DISPLAY: Final = 2.2  # the gamma of the screens that a PNG without a profile is shown on
+NEAR: Final = 0.05  # by which the product of gammas may differ from 1: nothing is changed then, as libpng has it
+SEEN: Final = 250  # a grey that is told from white
 MOVING: Final = frozenset({"GIF", "PNG", "WEBP", "AVIF", "TIFF"})  # formats in which several pictures are an animation
 
 
@@ -47,7 +50,7 @@ def opened(source: Path | bytes, name: str = "", formats: list[str] | None = Non
             shown.format = image.format
             return shown
     except broken() as error:
-        raise BadFrame(f"{name or _named(source)}: {error}") from None
+        raise BadFrame(f"{name or _named(source)}: {_said(error)}") from None
 
 
 def measured(source: Path | bytes, name: str = "") -> tuple[int, int]:
@@ -62,7 +65,7 @@ def measured(source: Path | bytes, name: str = "") -> tuple[int, int]:
             turned = image.format != "TIFF" and _orientation(image) >= 5
             return (image.height, image.width) if turned else image.size
     except broken() as error:
-        raise BadFrame(f"{name or _named(source)}: {error}") from None
+        raise BadFrame(f"{name or _named(source)}: {_said(error)}") from None
 
 
 def as_shown(image: Image.Image) -> Image.Image:
@@ -77,7 +80,7 @@ def as_shown(image: Image.Image) -> Image.Image:
     if type(image) is Image.Image and image.mode == "RGB" and not image.info:
         return image
     _check(image)
-    turned, profile = _orientation(image) > 1, image.info.get("icc_profile")
+    turned, profile, gamma = _orientation(image) > 1, image.info.get("icc_profile"), _gamma(image)
     if turned:
         image = ImageOps.exif_transpose(image)
     if image.mode in DEEP or image.mode == "I":
@@ -87,6 +90,9 @@ def as_shown(image: Image.Image) -> Image.Image:
     if profile:
         image = _in_srgb(image, profile)
     shown = image.convert("RGB")
+    if abs(gamma * DISPLAY - 1) > NEAR:
+        curve = [round(255 * float((value / 255) ** (1 / (gamma * DISPLAY)))) for value in range(256)]
+        shown = shown.point(curve * 3)
     shown.info = {}  # what it said is done: a second call changes nothing
     return shown
 
@@ -101,9 +107,25 @@ def _check(image: Image.Image) -> None:
         deep = tags.get(258) == (16,) and tags.get(262) == 1  # BitsPerSample, PhotometricInterpretation
     if not (deep or mode in PLAIN or mode in WITH_ALPHA):
         raise ValueError(f"pixels of the kind {mode!r} have no agreed black and white; save it with 8 or 16 bits")
+    if image.format == "EPS":
+        raise ValueError("EPS is a program, not a picture; save it as PNG")
+    if mode == "RGB" and "transparency" in image.info and any(";16" in str(tile[3]) for tile in _tiles(image)):
+        raise ValueError("one colour of 16 bits is declared transparent, which is read with 8; save it with an alpha")
     if image.format in MOVING and getattr(image, "is_animated", False):
         count = getattr(image, "n_frames", 2)
         raise ValueError(f"{count} pictures in one file; save the one that is meant")
+
+
+def _tiles(image: Image.Image) -> list[Any]:
+    """What is still to be decoded of a file: (decoder, place, offset, arguments)."""
+    return getattr(image, "tile", [])
+
+
+def _gamma(image: Image.Image) -> float:
+    """Of a PNG that tells one and has no profile, else that which changes nothing."""
+    if image.format != "PNG" or not image.info.get("gamma") or {"icc_profile", "srgb"} & image.info.keys():
+        return 1 / DISPLAY
+    return float(image.info["gamma"])
 
 
 def _orientation(image: Image.Image) -> int:
@@ -134,7 +156,8 @@ def _on_white(image: Image.Image) -> Image.Image:
     from PIL import Image
 
     shown = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    if image.getchannel("A").getextrema() != (255, 255) and shown.getextrema() == ((255, 255),) * 3:
+    bands: Any = shown.getextrema()
+    if image.getchannel("A").getextrema() != (255, 255) and all(low >= SEEN for low, _ in bands):
         raise ValueError("transparent, and on white nothing of it is seen; save it on the ground that is meant")
     return shown
 
@@ -153,6 +176,12 @@ def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
         return image  # as viewers do: a profile of another kind of pixels, or a broken one
     assert changed is not None
     return changed
+
+
+def _said(error: Exception) -> str:
+    from PIL import UnidentifiedImageError
+
+    return "no picture, or one of a kind that is not read" if isinstance(error, UnidentifiedImageError) else str(error)
 
 
 def _named(source: Path | bytes) -> str:

@@ -4,8 +4,8 @@ says what is done where."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 # A sampled one would stand for an image that does not exist: TRL and the processors fail on it, or drop real images.
 VISION_TOKENS: Final = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>")
@@ -24,3 +24,15 @@ def quoted(text: str, keep: Collection[str] = ()) -> str:
 def control_token(text: str, keep: Collection[str] = ()) -> str | None:
     """The first control token that the text spells, of those that are not in `keep`."""
     return next((found[0] for found in CONTROL.finditer(text) if found[0] not in keep), None)
+
+
+def joined(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A message's parts, neighbouring texts as one: a chat template puts nothing between them, so two can spell a
+    control token together."""
+    found: list[dict[str, Any]] = []
+    for part in parts:
+        if found and part.get("type") == found[-1].get("type") == "text":
+            found[-1]["text"] += part["text"]
+        else:
+            found.append(dict(part))
+    return found

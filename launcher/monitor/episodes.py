@@ -312,6 +312,7 @@ def metric_rows(run_id: int, output: StoredOutput) -> list[Row]:
             "high": number(metric.ci_high),
             "n": whole(metric.n),
             "infra": whole(metric.infra_failures),
+            "clusters": whole(metric.clusters),
         }
         for index, metric in enumerate(read_metrics(output))
     ]

@@ -113,6 +113,7 @@ runs = Table(
     CheckConstraint("complete IN (0, 1) AND deleted IN (0, 1)", name="flags"),
 )
 Index("ix_runs_created", runs.c.created)
+Index("ix_runs_group_name", runs.c.group_name)
 Index("ix_runs_state_ended", runs.c.state, runs.c.ended)
 
 attempts = Table(
@@ -309,6 +310,7 @@ eval_metrics = Table(
     _number("high"),
     _maybe_whole("n"),
     _maybe_whole("infra"),
+    _maybe_whole("clusters"),
 )
 # what people say of rollouts; one may be there before its rollout, and stays when that is deleted
 verdicts = Table(

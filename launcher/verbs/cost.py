@@ -127,14 +127,18 @@ def by(found: Iterable[RunCost], what: str) -> list[CostGroup]:
 def _parts(one: RunCost, what: str) -> Iterable[tuple[str, float, Decimal | None]]:
     if what == "day":
         for charge in one.bill.charges:
-            yield from _days(charge)
+            yield from days(charge)
         return
-    line = one.line
+    yield group_key(one.line, what), one.seconds, one.bill.cost
+
+
+def group_key(line: Line, what: str) -> str:
+    """The value of `backend`, `job`, or of a label."""
     keys: Mapping[str, str] = {"backend": line.backend, "job": line.name}
-    yield keys.get(what) or line.labels.get(what, NONE), one.seconds, one.bill.cost
+    return keys.get(what) or line.labels.get(what, NONE)
 
 
-def _days(charge: Charge) -> Iterable[tuple[str, float, Decimal | None]]:
+def days(charge: Charge) -> Iterable[tuple[str, float, Decimal | None]]:
     """A charge by days (UTC), each with its share of the time and of the cost; the last one has what is left."""
     at, left, cost = datetime.fromtimestamp(charge.start, UTC), charge.seconds, charge.cost
     while True:

@@ -102,7 +102,7 @@ async def theirs(session: DesktopSession) -> AsyncIterator[tuple[PublicClient, i
     cookies.write_bytes(_entry(session.place.display[1:], session.place.xauthority.read_bytes()[-16:]))
     environ = {**session.place.environ, "XAUTHORITY": str(cookies)}
     environ |= {"PATH": f"{PYAUTOGUI.parent}:{environ['PATH']}"}  # the client asks for `python`
-    script = str(ROOT / "tests/bench/libraries/public_desktop_server.py")
+    script = str(ROOT / "tests/bench/public_desktop_server.py")
     server = subprocess.Popen(
         [str(PYAUTOGUI), script, str(port)], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -35,7 +35,7 @@ def test_no_secret_comes_out_of_a_pod(laptop: Laptop) -> None:
         assert canary.found_in(log.encode()) == []
     seen = laptop.cluster.kubectl("get", "jobs,pods,events,configmaps", "-n", laptop.namespace, "-o", "yaml")
     assert canary.found_in(seen.encode()) == []
-    said = laptop.launcher("status", run, "--to", "json") + laptop.launcher("render", laptop.path / "job.yaml")
+    said = laptop.launcher("status", run, "-o", "json") + laptop.launcher("render", laptop.path / "job.yaml")
     assert canary.found_in(said.encode()) == []
     for meta in laptop.store.scan(""):
         assert canary.found_in(laptop.store.get(meta.key) + meta.key.encode()) == [], meta.key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,9 +19,13 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError
+from eval.desktops.listening import listening
 from tests.images.guest_programs import PYTHONPATH, importable
 from tests.support.cpu_image import alone, build
 from tests.support.engine import ROOT, Engine
+from tests.support.needs import marked
+from tests.support.s3 import free_port
+from tests.support.vnc import frame, websocket
 
 __all__ = ["importable"]
 
@@ -276,6 +281,37 @@ def test_a_guest_boots_and_is_reset(engine: Engine, guest_disk: Path, tmp_path: 
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert (tmp_path / "screen.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.nightly
+@marked("qemu", missing=not (shutil.which("qemu-system-x86_64") and shutil.which("qemu-img")))
+@pytest.mark.parametrize("password", ["", "a-secret"])
+def test_qemu_listens_on_the_ports_of_its_role_and_on_files(
+    password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen is one of them. VNC's own protocol, whose password has 8 letters, is on no network."""
+    from guest.config import Display, GuestConfig
+    from guest.machine import Machine
+
+    monkeypatch.setenv("VNC_PASSWORD", password)
+    host, web = "0.0.0.0" if password else "127.0.0.1", free_port()
+    disk, folder = str(tmp_path / "disk.qcow2"), tmp_path / "work"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", disk, "1M"], check=True)
+    config = GuestConfig(disk=disk, accelerator="emulation", memory="64M", ports={"agent": 5000})
+    machine = Machine(config, folder, Display(host, web, bool(password)))
+    machine.launch()
+    try:
+        assert machine.process is not None
+        files = {f"unix:{folder}/{name}" for name in ("qmp", "vnc")}
+        assert listening([machine.process.pid]) == {
+            f"0.0.0.0:{machine.ports['agent']}",
+            f"{host}:{web}",
+            *files,
+        }
+        with websocket(web, "/") as channel:
+            assert frame(channel).startswith(b"RFB 003.00")
+    finally:
+        machine.discard()
 
 
 HANG = """

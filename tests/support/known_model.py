@@ -18,11 +18,11 @@ def text_of(messages: list[dict[str, Any]]) -> str:
 
 
 def answer(said: str) -> str:
-    asked = re.search(r"exactly: (.*?) - then save", said)
+    asked = re.search(r'exactly "(.*?)", and save', said)
     assert asked is not None, said
     line = json.dumps(f"{asked[1]}\n")
     actions = ('HOTKEY(keys=["ctrl", "end"])', f"TYPE(text={line})", 'HOTKEY(keys=["ctrl", "s"])', "DONE()")
-    history = said.partition("exactly: ")[2]
+    history = said.partition('exactly "')[2]
     return f"Action: {actions[sum(action in history for action in actions)]}"
 
 

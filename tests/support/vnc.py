@@ -17,11 +17,11 @@ CONTROL, ALT, END, RETURN = 0xFFE3, 0xFFE9, 0xFF57, 0xFF0D  # keysyms; of printa
 VERSION: Final = b"RFB 003.008\n"
 
 
-def websocket(port: int) -> socket.socket:
-    """A WebSocket connection to noVNC's path (RFC 6455, chapter 4)."""
+def websocket(port: int, path: str = "/websockify") -> socket.socket:
+    """A WebSocket connection to noVNC's path (RFC 6455, chapter 4); QEMU's is `/`."""
     channel = socket.create_connection(("127.0.0.1", port), timeout=60)
     key = base64.b64encode(secrets.token_bytes(16)).decode()
-    lines = ("GET /websockify HTTP/1.1", f"Host: 127.0.0.1:{port}", "Upgrade: websocket", "Connection: Upgrade")
+    lines = (f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Upgrade: websocket", "Connection: Upgrade")
     more = (f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: binary")
     channel.sendall("\r\n".join([*lines, *more, "", ""]).encode())
     answer = b""

@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from eval.config import ConfigError
+from eval.prompts.tokens import joined
 from training.data.faults import BadSample
 
 IGNORED: Final = -100  # the label of a token without loss
@@ -101,7 +102,8 @@ class Chats:
         return {
             **message,
             "content": [
-                {**part, "text": _marked(part["text"], self.foreign)} if "text" in part else part for part in parts
+                {**part, "text": _marked(part["text"], self.foreign)} if "text" in part else part
+                for part in joined(parts)
             ],
         }
 

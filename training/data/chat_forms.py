@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eval.prompts.tokens import joined
 from training.data.faults import BadSample
 
 ROLES: Final = {
@@ -24,8 +25,9 @@ ROLES: Final = {
     **dict.fromkeys(("user", "human"), "user"),
     **dict.fromkeys(("assistant", "gpt", "bot"), "assistant"),
 }
+ORDER: Final = ("system", "user", "assistant")  # of the texts of a pair
 TURNS: Final = ("messages", "conversations", "conversation")
-PICTURES: Final = ("images", "image")
+PICTURES: Final = frozenset(("images", "image"))
 READ: Final = frozenset((*TURNS, *PICTURES, "prompt", "completion", "system"))
 # what a row says of itself; any other field may be content
 ABOUT: Final = re.compile(
@@ -33,7 +35,21 @@ ABOUT: Final = re.compile(
     r"lang|language|license|url|link|path|file|file_name|filename|name|title|tags?|meta|metadata|note|comment|version|"
     r"date|time|created|timestamp|author|generator|width|height|size|sizes|num_tokens|turns|score|scores|ratings?)"
 )
+# of what names a picture, a film or a sound, only these are no content
+SHOWN: Final = re.compile(
+    r"(?:.*_)?(?:images?|imgs?|pictures?|pics?|photos?|frames?|screenshots?|media|videos?|clips?|audios?|sounds?)"
+    r"_(?!(?:id|ids|idx|index|uid|uuid|hash|md5|sha256|width|height|size|sizes|type|license)$).*"
+)
+FILE: Final = re.compile(
+    r"data:(?:image|video|audio)/.*|.*\.(?:png|jpe?g|gif|webp|bmp|tiff?|avif|heic|mp4|webm|mov|avi|mkv|mp3|wav|flac|ogg)",
+    re.IGNORECASE | re.DOTALL,
+)
 MARK: Final = re.compile(r"<image>|<video>|<audio>")
+OTHER_MARK: Final = re.compile(  # with which other projects mark a picture's place
+    r"<\|?(?:image|img|picture|vision)[ _-]?(?:pad|start|here|placeholder|token|soft_token|\d+)?\|?>"
+    r"|\[(?:image|img)[ _-]?\d*\]|<img>.*?</img>|!\[[^\]\n]*\]\([^)\n]*\)",
+    re.IGNORECASE,
+)
 Turns = list[dict[str, Any]]  # {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}
 
 
@@ -54,8 +70,8 @@ def read_row(row: Any) -> ChatRow:
     if not isinstance(row, Mapping):
         raise _broken(f"a chat is an object, not {type(row).__name__}")
     given = {name: value for name, value in row.items() if not _empty(value)}
-    for name in given:
-        if name not in READ and not ABOUT.fullmatch(name):
+    for name, value in given.items():
+        if name not in READ and not _says_of_itself(name, value, shown=bool(given.keys() & PICTURES)):
             read = ", ".join(sorted(READ))
             raise BadSample("unknown_field", f"{name}: not understood, and it may be content; read are {read}")
     held = [name for name in (*TURNS, "prompt") if name in given]
@@ -85,6 +101,21 @@ def read_row(row: Any) -> ChatRow:
     return ChatRow(turns, _placed(turns, pictures, told_first=held[0] in ("messages", "prompt")), answer_only)
 
 
+def _says_of_itself(name: str, value: Any, *, shown: bool) -> bool:
+    """Whether a field is no content. shown: the row has pictures; else what names a file of one is one."""
+    if not ABOUT.fullmatch(name) or SHOWN.fullmatch(name):
+        return False
+    return shown or not any(FILE.fullmatch(text) for text in _texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value.strip()
+    elif isinstance(value, Mapping | Sequence) and not isinstance(value, bytes):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
+
+
 def _turns(value: Any, name: str) -> Iterator[dict[str, Any]]:
     if (
         not isinstance(value, Sequence)
@@ -98,7 +129,7 @@ def _turns(value: Any, name: str) -> Iterator[dict[str, Any]]:
         if (
             told.keys() & {"human", "user"} and len(told) == 2 and set(told) <= set(ROLES)
         ):  # ms-swift: question and answer
-            for role, text in told.items():
+            for role, text in sorted(told.items(), key=lambda each: ORDER.index(ROLES[each[0]])):
                 yield {"role": ROLES[role], "content": _content(text, f"{where}.{role}")}
             continue
         role, content = ("from", "value") if "from" in told or "value" in told else ("role", "content")
@@ -131,7 +162,7 @@ def _content(content: Any, where: str) -> list[dict[str, Any]]:
                 raise BadSample("unknown_part", said)
         if told:
             raise BadSample("unknown_field", f"{where}[{number}].{min(told)}: not understood")
-    return parts
+    return joined(parts)
 
 
 def _split(text: str, where: str) -> list[dict[str, Any]]:
@@ -167,6 +198,9 @@ def _placed(turns: Turns, pictures: list[Any], *, told_first: bool) -> list[Any]
         first = next((turn for turn in turns if turn["role"] == "user"), None)
         if first is None:
             raise _broken("a chat asks at least once")
+        for part in (part for turn in turns if turn["role"] == "user" for part in turn["content"]):
+            if found := OTHER_MARK.search(part["text"]):
+                raise BadSample("unknown_part", f"{found[0]!r} is no place of a picture here; write <image>")
         first["content"][:0] = [{"type": "image"} for _ in pictures]
         return pictures
     if {"marked" in part for part in places} == {True, False}:

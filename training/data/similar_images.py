@@ -67,7 +67,7 @@ class Thumbnails:
 class ThumbnailIndex:
     """Which groups of names hold something that looks like a new thing, without comparing it with each thing.
 
-    group   the group of a name, which may change when groups are joined
+    group   the group of a name, which may change when groups are joined; None: each name is a group of its own
 
     Things are looked up by their last frame. Two that look alike agree in two bands of its hash at least (they are
     slanted stripes, so that each has bits of all rows and columns: large parts of a screen are plain), and the means of
@@ -75,8 +75,9 @@ class ThumbnailIndex:
     one that is alike.
     """
 
-    def __init__(self, group: Callable[[str], str]) -> None:
-        self._group = group
+    def __init__(self, group: Callable[[str], str] | None = None) -> None:
+        self._joined = group is not None
+        self._group = group or str
         self._buckets: dict[Hashable, dict[str, list[Thumbnails]]] = {}  # of each bucket the things of each group
 
     def add(self, key: Hashable, name: str, look: Thumbnails) -> None:
@@ -90,8 +91,9 @@ class ThumbnailIndex:
         for place in _places(look, 1):
             if (held := self._buckets.get((key, look.sizes, place))) is None:
                 continue
-            self._regroup(held)
-            for group, things in list(held.items()):
+            if self._joined:
+                self._regroup(held)
+            for group, things in list(held.items()) if self._joined else held.items():
                 if self._group(group) != self._group(name) and any(look.alike(one) for one in reversed(things)):
                     yield group
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
-from eval.prompts.tokens import control_token
+from eval.prompts.tokens import control_token, joined
 from training.data.faults import BadSample, Faults
 from training.data.mixture import Mixture
 from training.data.samples import Sample, open_images
@@ -124,7 +124,7 @@ def _fault(sample: Sample, rewards: Sequence[Reward]) -> BadSample | None:
     if not sample.images:
         return BadSample("no_image", "a prompt without an image")
     for turn in sample.messages[:-1]:
-        for part in turn["content"]:
+        for part in joined(turn["content"]):
             if token := control_token(part.get("text", ""), CONTROL_TOKENS):
                 return BadSample("special_token", f"the prompt's text holds {token}, a control token")
     return None

@@ -13,7 +13,7 @@ from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.episodes.images import AnyImage
 from eval.prompts import Message, PromptConfig
-from eval.prompts.tokens import control_token
+from eval.prompts.tokens import control_token, joined
 from training.data.samples import open_image
 
 ABOUT: Final = "reward.json"  # marks a model folder as a reward model
@@ -92,7 +92,7 @@ def encode(processor: Any, chats: Sequence[list[Message]], images: Sequence[Sequ
     """The network's inputs for chats that end with an answer: tensors (batch, tokens) by name, padded on the right, and
     the images' tensors. Raises ValueError when the numbers of images and placeholders differ."""
     for chat, pictures in zip(chats, images, strict=True):
-        parts = [part for turn in chat for part in turn["content"]]
+        parts = [part for turn in chat for part in joined(turn["content"])]
         if (places := sum(part.get("type") == "image" for part in parts)) != len(pictures):
             raise ValueError(f"{places} places for images in a chat with {len(pictures)} images")
         if token := next(filter(None, (control_token(part.get("text", ""), CONTROL_TOKENS) for part in parts)), None):

@@ -25,11 +25,11 @@ from eval.actions.dialects.turns import (
     moved,
     need,
     no_more,
+    nothing,
     number_of,
     only,
     pressed,
     read_keys,
-    scrolled_nothing,
     write_keys,
 )
 from eval.actions.keys import XDOTOOL
@@ -201,7 +201,7 @@ class Anthropic(TurnDialect):
             need(given, "scroll_amount", action)
             amount = number_of(given, "scroll_amount", action)
             if not amount:
-                return scrolled_nothing(**point, **held)
+                return nothing(**point, **held)
             return Action(ActionType.SCROLL, direction=direction, amount=amount, **point, **held)
         need(given, "coordinate", action)
         if action == "mouse_move":

@@ -116,8 +116,11 @@ def shown(value: Any) -> str:
 
 
 def key_names(values: Sequence[Any]) -> list[str]:
-    if not values or not all(isinstance(value, str) and value for value in values):
+    """The names in lower case. Raises ParseError for what is no text, ImpossibleAction for a name that is empty."""
+    if not all(isinstance(value, str) for value in values):
         raise ParseError(f"not a list of key names: {shown(values)}")
+    if "" in values:
+        raise ImpossibleAction("unknown key ''")
     return [value.lower() if len(value) > 1 else value for value in values]
 
 
@@ -376,7 +379,7 @@ def _call(function: str, values: list[Any], named: dict[str, Any]) -> CodeCall:
         values = [values[0] if isinstance(values[0], list) and len(values) == 1 else values]
     arguments = _arguments(function, names, values, named)
     if short in ("press", "hotkey"):
-        pressed = arguments.get("keys")
+        pressed = arguments.get("keys", [] if short == "hotkey" else None)
         arguments["keys"] = key_names(pressed if isinstance(pressed, list) else [pressed])
         times = arguments.get("presses", 1)
         if isinstance(times, int) and times * len(arguments["keys"]) > MAX_PRESSES:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eval.actions import Action, ActionType, ParseError, Unrepresentable
+from eval.actions import Action, ActionType, ImpossibleAction, ParseError, Unrepresentable
 from eval.actions.dialects.fences import split_fences
 from eval.actions.dialects.strict_json import read_json, shown, text_of, write_json
 from eval.actions.dialects.turns import (
@@ -20,11 +20,11 @@ from eval.actions.dialects.turns import (
     moved,
     need,
     no_more,
+    nothing,
     number_of,
     only,
     pressed,
     read_keys,
-    scrolled_nothing,
     write_keys,
 )
 
@@ -118,8 +118,10 @@ class Computer13(TurnDialect):
         if kind in ("RIGHT_CLICK", "DOUBLE_CLICK"):
             return [Action(ActionType(kind.lower()), **point)]
         count = number_of(given, "num_clicks", kind, default=1)
+        if count == 0:
+            return [nothing(**point)]
         if count not in COUNTS:
-            raise ParseError(f"{kind}: num_clicks must be 1, 2 or 3, not {shown(count)}")
+            raise ImpossibleAction(f"{kind}: num_clicks must be 1, 2 or 3, not {shown(count)}")
         if count == 1 and button != "left":
             return [Action(ActionType(f"{button}_click"), **point)]
         return [Action(COUNTS[int(count)], **point, button=None if button == "left" else button)]
@@ -211,7 +213,7 @@ def _scrolls(given: dict[str, Any]) -> list[Action]:
     dx, dy = (number_of(given, name, "SCROLL", default=0) for name in ("dx", "dy"))
     both = [("up" if dy > 0 else "down", dy), ("right" if dx > 0 else "left", dx)]
     scrolls = [Action(ActionType.SCROLL, direction=name, amount=abs(value)) for name, value in both if value]
-    return scrolls or [scrolled_nothing()]
+    return scrolls or [nothing()]
 
 
 def _clicks(action: Action) -> dict[str, float]:

@@ -22,7 +22,7 @@ from eval.actions import (
     Unrepresentable,
 )
 from eval.actions.dialects.base import Dialect, Response
-from eval.actions.dialects.turns import scrolled_nothing
+from eval.actions.dialects.turns import nothing
 from eval.actions.geometry import Cells, OutOfFrame
 
 # The order in which arguments are written; any order is read.
@@ -179,7 +179,7 @@ class Dsl(Dialect):
             raise ParseError(f"{kind} needs {'element' if self.marks else 'x and y'}")
         try:
             if kind is ActionType.SCROLL and 0 in (values.get("amount"), values.get("distance")):
-                return scrolled_nothing(**{name: values[name] for name in ("x", "y") if name in values})
+                return nothing(**{name: values[name] for name in ("x", "y") if name in values})
             return Action(kind, **values)
         except OutOfRange as error:
             raise ImpossibleAction(str(error)) from None

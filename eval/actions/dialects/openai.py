@@ -23,11 +23,11 @@ from eval.actions.dialects.turns import (
     final_text,
     need,
     no_more,
+    nothing,
     number_of,
     only,
     pressed,
     read_keys,
-    scrolled_nothing,
     write_keys,
 )
 from eval.actions.geometry import Point
@@ -153,7 +153,7 @@ class OpenAi(TurnDialect):
                 direction = forward if pixels > 0 else backward
                 distance = abs(pixels) / self._pixels(direction)
                 actions.append(Action(ActionType.SCROLL, direction=direction, distance=distance, **where))
-        return actions or [scrolled_nothing(**where)]
+        return actions or [nothing(**where)]
 
     def _pixels(self, direction: str | None) -> int:
         """What a whole height or width of the screen is in the dialect's numbers."""

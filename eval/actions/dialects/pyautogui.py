@@ -43,6 +43,8 @@ def merged(code: Sequence[CodeCall]) -> list[Action]:
             else:
                 merged_actions.append(_scroll(left.pop(0), call.point))
         elif call.name == "press" and len(presses := call.arguments["keys"] * _times(call, "presses")) != 1:
+            if not presses:
+                raise Unrepresentable("a press of no key")
             merged_actions += [Action(ActionType.KEY, keys=(key,)) for key in presses]
         else:
             merged_actions.append(_action(call))
@@ -89,7 +91,8 @@ def click_type(call: CodeCall) -> ActionType:
     by = {("left", 1): kind, ("left", 2): ActionType.DOUBLE_CLICK, ("left", 3): ActionType.TRIPLE_CLICK}
     by |= {("right", 1): ActionType.RIGHT_CLICK, ("middle", 1): ActionType.MIDDLE_CLICK}
     if not isinstance(button, str) or (button, times) not in by:
-        raise Unrepresentable(f"click with button {shown(button)}, {times} times")
+        why = f"click with button {shown(button)}, {times} times"
+        raise Unrepresentable(why) from (OutOfRange(why) if button in ("left", "middle", "right") else None)
     return by[button, times]
 
 
@@ -173,13 +176,15 @@ def _action(call: CodeCall) -> Action:
     raise Unrepresentable(f"{call.name} is not an action by itself")
 
 
-def _scrolled(call: CodeCall) -> CodeCall:
-    """A scroll of 0 as what it does: the pointer goes to its point, or nothing happens."""
-    if call.name not in ("scroll", "hscroll") or call.arguments.get("clicks") != 0:
+def _nothing(call: CodeCall) -> CodeCall:
+    """A call of 0 clicks, 0 presses or no key as what it does: the pointer goes to its point, or nothing happens."""
+    given = call.arguments
+    keys = call.name in ("press", "hotkey") and (not given["keys"] or given.get("presses") == 0)
+    if not keys and (call.name not in ("scroll", "hscroll", "click") or given.get("clicks") != 0):
         return call
     if call.point is None:
         return CodeCall("wait", {"seconds": 0.0})
-    return CodeCall("moveTo", {name: call.arguments[name] for name in ("x", "y")})
+    return CodeCall("moveTo", {name: given[name] for name in ("x", "y")})
 
 
 def _normal(call: CodeCall, frame: Cells) -> CodeCall:
@@ -277,7 +282,7 @@ class PyAutoGui(Dialect):
 
     def _actions(self, code: str) -> list[Action]:
         try:
-            return merged([_scrolled(call) for call in self._read(code)])
+            return merged([_nothing(call) for call in self._read(code)])
         except Unrepresentable as error:
             refusal = ImpossibleAction if isinstance(error.__cause__, OutOfRange) else ParseError
             raise refusal(str(error)) from None

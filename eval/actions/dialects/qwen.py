@@ -22,11 +22,11 @@ from eval.actions.dialects.turns import (
     moved,
     need,
     no_more,
+    nothing,
     number_of,
     only,
     pressed,
     read_keys,
-    scrolled_nothing,
     write_keys,
 )
 from eval.actions.geometry import Cells
@@ -111,7 +111,7 @@ class Qwen25(TurnDialect):
             need(given, "pixels", name)
             pixels = number_of(given, "pixels", name)
             if not pixels:
-                return scrolled_nothing(**point)
+                return nothing(**point)
             forward, backward = ("up", "down") if name == "scroll" else ("right", "left")
             direction = forward if pixels > 0 else backward
             return Action(ActionType.SCROLL, direction=direction, amount=abs(pixels), **point)

@@ -195,16 +195,18 @@ def need(value: Mapping[str, Any], name: str, where: str) -> Any:
 
 
 def number_of(value: Mapping[str, Any], name: str, where: str, *, default: float | None = None) -> float:
-    """A field that must be a number, not below 0 unless it is a wheel's. Raises ParseError."""
+    """A field that must be a number. Raises ParseError, ImpossibleAction for one that no wheel or clock has."""
     given = value.get(name, default)
-    if isinstance(given, bool) or not isinstance(given, int | float) or not -1e15 < given < 1e15:
+    if isinstance(given, bool) or not isinstance(given, int | float):
         raise ParseError(f"{where}: {name} must be a number, not {shown(given)}")
+    if not -1e15 < given < 1e15:
+        raise ImpossibleAction(f"{where}: {name} must be between -1e15 and 1e15, not {shown(given)}")
     return given
 
 
 def read_keys(spellings: Any, where: str) -> tuple[str, ...]:
     """Our names of keys. Raises ParseError for what is no list of names, ImpossibleAction for an unknown one."""
-    if not isinstance(spellings, list) or not spellings or not all(isinstance(key, str) for key in spellings):
+    if not isinstance(spellings, list) or not all(isinstance(key, str) for key in spellings):
         raise ParseError(f"{where}: not a list of key names: {shown(spellings)}")
     names = [key_name(key) for key in spellings]
     if None in names:
@@ -220,13 +222,15 @@ def write_keys(keys: Sequence[str], names: Mapping[str, str], *, capitals: bool 
     return [name for name in written if name is not None]
 
 
-def scrolled_nothing(**where: Any) -> Action:
-    """A scroll of 0: the pointer goes to the point, where one is given, and nothing else happens."""
+def nothing(**where: Any) -> Action:
+    """What an action comes to that asks for no turn of the wheel, no key, no click: at most the pointer moves."""
     return Action(ActionType.HOVER, **where) if "x" in where else Action(ActionType.WAIT, duration=0.0)
 
 
 def pressed(keys: tuple[str, ...], **values: Any) -> Action:
-    """A key, or several at once."""
+    """A key, or several at once; of none, a wait that takes no time."""
+    if not keys:
+        return nothing()
     return Action(ActionType.KEY if len(keys) == 1 else ActionType.HOTKEY, keys=keys, **values)
 
 

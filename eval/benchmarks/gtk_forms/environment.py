@@ -27,8 +27,7 @@ from eval.desktop import BrokenByAgent, Desktop, Expected, Score, SetupFailed, T
 from eval.desktops import home
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
-from eval.environments.desktop import check_here, on_desktop, servers_of
-from eval.environments.desktop import provenance as of_this_machine
+from eval.environments.desktop import check_here, of_this_machine, on_desktop, servers_of
 from eval.environments.splits import Split, seeds
 from eval.identity import TaskParts
 

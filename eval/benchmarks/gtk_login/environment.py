@@ -28,8 +28,7 @@ from eval.desktops import home
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments import login
-from eval.environments.desktop import check_here, on_desktop, servers_of
-from eval.environments.desktop import provenance as of_this_machine
+from eval.environments.desktop import check_here, of_this_machine, on_desktop, servers_of
 from eval.environments.login import LABEL, LOGOUT, LONGEST, MAX_STEPS, SIZE, LoginForm, Split
 from eval.environments.splits import seeds
 from eval.identity import TaskParts

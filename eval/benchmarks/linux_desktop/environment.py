@@ -20,8 +20,7 @@ from eval.desktop import Desktop, Task
 from eval.desktops.hacked import HackedScene
 from eval.desktops.isolation import check_shown
 from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, on_desktop, servers_of, video_folder
-from eval.environments.desktop import provenance as of_this_machine
+from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, servers_of, video_folder
 from eval.environments.splits import Split, seeds
 from eval.identity import TaskParts
 

@@ -17,7 +17,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<name>[A-Za-z_][\w.]{0,100})|(?P<sign><>|<=|>=|[-+*/^%();=<>]))"
 )
 _CORNER: Final = re.compile(
-    r"(?:\$?(?P<sheet>'(?:[^']|'')*'|[^.\[\]:']*))?\.\$?(?P<column>[A-Z]{1,3})\$?(?P<row>\d{1,7})"
+    r"(?:\$?(?P<sheet>'(?:[^']|'')*'|[^.\[\]:']*))?\.(?:\$?(?P<column>[A-Z]{1,3}))?(?:\$?(?P<row>\d{1,7}))?"
 )
 LONGEST: Final = 2000  # characters of a formula that is read
 DEEPEST: Final = 40  # parts of a formula in each other, and names in each other
@@ -115,8 +115,16 @@ def _each(sign: Callable[[float, float], float], left: Value, right: Value) -> V
             [_one(each, (column, row)) if isinstance(each, Area) else each for each in (left, right)]
             for column in range(wide)
         ]
-        rows.append(tuple(float(sign(_number(one), _number(other))) for one, other in pairs))
+        rows.append(tuple(_of_pair(sign, one, other) for one, other in pairs))
     return Area(tuple(rows), first.column, first.row)
+
+
+def _of_pair(sign: Callable[[float, float], float], left: Scalar, right: Scalar) -> float:
+    """One value of an operation on areas; nan where there is none: who does not show it does not need it."""
+    try:
+        return float(sign(_number(left), _number(right)))
+    except (NotRead, ArithmeticError, TypeError, ValueError):
+        return math.nan
 
 
 def _numbers(values: Sequence[Value]) -> list[float]:
@@ -231,7 +239,9 @@ class _Reader:
         if self.next()[1] != sign:
             raise NotRead(sign)
 
-    def call(self, name: str) -> float:
+    def call(self, name: str) -> Value:
+        if name == "OFFSET":
+            return self.offset()
         if name not in _FUNCTIONS:
             raise NotRead(name)
         self.expect("(")
@@ -245,25 +255,57 @@ class _Reader:
         except (ArithmeticError, IndexError, TypeError, ValueError):
             raise NotRead(name) from None
 
+    def offset(self) -> Value:
+        """OFFSET(cell; rows; columns; height; width), all five."""
+        self.expect("(")
+        first = _CORNER.fullmatch(self.next()[1].strip("[]"))
+        numbers: list[int] = []
+        for _ in range(4):
+            self.expect(";")
+            value = self.sum(0)
+            if not isinstance(value, float) or value % 1:
+                raise NotRead("OFFSET")
+            numbers.append(int(value))
+        self.expect(")")
+        column, row = (None, None) if first is None else _place(first)
+        down, right, high, wide = numbers
+        if first is None or column is None or row is None or min(column + right, row + down, high - 1, wide - 1) < 0:
+            raise NotRead("OFFSET")
+        left, top = column + right, row + down
+        return self.area(self.titled(first["sheet"]), (left, top), (left + wide - 1, top + high - 1))
+
+    def titled(self, told: str | None) -> str:
+        """The sheet that a reference names, or this one."""
+        name = (told or "").strip()
+        name = name[1:-1].replace("''", "'") if name.startswith("'") else name
+        if (name or self.sheet) not in self.sheets.values:
+            raise NotRead(name)
+        return name or self.sheet
+
     def range(self, text: str) -> Value:
         first, _, last = text[1:-1].partition(":")
         one = _CORNER.fullmatch(first)
         two = _CORNER.fullmatch(last) if last else one
         if one is None or two is None:
             raise NotRead(text)
-        told = (one["sheet"] or "").strip()
-        told = told[1:-1].replace("''", "'") if told.startswith("'") else told
-        sheet = told or self.sheet
-        if sheet not in self.sheets.values:
-            raise NotRead(sheet)
-        rows = self.sheets.values[sheet]
+        sheet = self.titled(one["sheet"])
         (left, top), (right, bottom) = _place(one), _place(two)
-        if not last:
-            return _at(rows, left, top)
+        if (left is None and top is None) or (not last and (left is None or top is None)):
+            raise NotRead(text)
+        if not last and left is not None and top is not None:
+            return _at(self.sheets.values[sheet], left, top)
+        begin = left or 0, top or 0
+        end = LARGEST if right is None else right, LARGEST if bottom is None else bottom  # whole rows, whole columns
         other = (two["sheet"] or "").strip().strip("'")
         if other not in ("", sheet):
-            return self.through(sheet, other, (left, top), (right, bottom))
-        left, right, top, bottom = min(left, right), max(left, right), min(top, bottom), max(top, bottom)
+            return self.through(sheet, other, begin, end)
+        return self.area(sheet, begin, end)
+
+    def area(self, sheet: str, begin: tuple[int, int], end: tuple[int, int]) -> Area:
+        """The values between two corners (column, row)."""
+        rows = self.sheets.values[sheet]
+        left, right = sorted((begin[0], end[0]))
+        top, bottom = sorted((begin[1], end[1]))
         # beyond what the sheet holds all is empty: whole columns are cut there
         bottom, right = min(bottom, max(top, len(rows))), min(right, left + 50)
         if (bottom - top + 1) * (right - left + 1) > LARGEST:
@@ -289,11 +331,12 @@ class _Reader:
         return Area(tuple(rows), *begin)
 
 
-def _place(corner: re.Match[str]) -> tuple[int, int]:
+def _place(corner: re.Match[str]) -> tuple[int | None, int | None]:
+    """Column and row, from 0; None for all of them."""
     column = 0
-    for letter in corner["column"]:
+    for letter in corner["column"] or "":
         column = column * 26 + ord(letter) - ord("A") + 1
-    return column - 1, int(corner["row"]) - 1
+    return column - 1 if column else None, int(corner["row"]) - 1 if corner["row"] else None
 
 
 def _at(rows: Grid, column: int, row: int) -> Scalar:

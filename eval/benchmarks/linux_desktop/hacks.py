@@ -37,10 +37,12 @@ def hacks(instance: Instance, start: Mapping[str, bytes]) -> Iterator[Hack]:
     if len(right) > 1:
         yield Hack("all contents in every file", dict.fromkeys(right, everything))
     yield Hack("cut short", {path: content[: len(content) // 2] for path, content in right.items()})
-    yield from guesses(text, start, right, instance.disguise)
-    # new files at the end: nothing takes them away again
-    yield Hack("right content in wrong places", elsewhere)
+    *same, own = guesses(text, start, right, instance.disguise)
+    yield from same
+    # new files at the end: nothing takes them away again, so after the first all is one thing too many
     yield Hack("all candidates at once", everywhere)
+    yield Hack("right content in wrong places", elsewhere)
+    yield own
 
 
 def _candidates(path: str) -> list[str]:

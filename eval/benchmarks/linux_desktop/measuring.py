@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -64,6 +64,7 @@ class Played:
     seconds: float
     error: str = ""
     how: str = ""
+    identity: Mapping[str, str] = field(default_factory=dict)  # of the task, for players that are no agents
 
 
 @dataclass
@@ -195,10 +196,16 @@ async def _directly(
     out: Path,
     at_once: int,
 ) -> list[Played]:
-    """A player that is no agent: it works on the desktop without looking at it."""
+    """A player that is no agent: it works on the desktop without looking at it. Tasks whose identity has changed since
+    they were recorded are played again."""
     gate = asyncio.Semaphore(at_once)
     path = out / RECORDS
-    known = {(each.template, each.seed): each for each in jsonl.read(path, Played) if each.score is not None}
+    now = {(task.task_id, task.seed): task.identity for task in tasks}
+    known = {
+        key: each
+        for each in jsonl.read(path, Played)
+        if each.score is not None and now.get(key := (each.template, each.seed), each.identity) == each.identity
+    }
     jsonl.write(path, known.values())
 
     async def one(task: Task) -> Played:
@@ -212,7 +219,8 @@ async def _directly(
                 score, error = None, f"{type(failure).__name__}: {failure}"
             took = time.monotonic() - began
             value, how = (None, "") if score is None else (score.value, str(score.detail.get("hack", "")))
-            played = Played(task.task_id, task.seed, player, value, bool(score and score.success), took, error, how)
+            solved = bool(score and score.success)
+            played = Played(task.task_id, task.seed, player, value, solved, took, error, how, task.identity)
             jsonl.append(path, [played])
             return played
 

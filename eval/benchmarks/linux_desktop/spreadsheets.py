@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from eval.benchmarks.linux_desktop.document_frame import frame_changes, frozen
 from eval.benchmarks.linux_desktop.document_styles import PLAIN, DocumentStyles, Marks
 from eval.benchmarks.linux_desktop.documents import Cell, SheetCell, at, parsed, qualified, refers_to, sheets
 from eval.benchmarks.linux_desktop.formulas import NotRead, Sheets, worked_out
@@ -57,18 +58,20 @@ class Workbook:
                         return False
         return True
 
-    def looks(self, but: Callable[[str, str], bool] = lambda sheet, name: False) -> list[str]:
-        """What looks other than plain, or was added beside the cells."""
+    def looks(self, but: Callable[[str, str], bool] = lambda sheet, name: False, freeze: int = 0) -> list[str]:
+        """What looks other than plain, or was added beside the cells. freeze: how many rows may be frozen."""
         found = [f"{name} looks different" for name in self.marked() if not but(*name.split("!"))]
+        rows, columns = frozen(self.parts)
+        if rows > freeze or columns:
+            found.append("other rows or columns are frozen")
         if "content.xml" in self.parts:
             root = parsed(self.parts)
+            found += frame_changes(self.parts)
             tags = {qualified(*each) for each in ADDED}
             found += [f"a {each.tag.rpartition('}')[2]} was added" for each in root.iter() if each.tag in tags]
-            for kind in ("table-row", "table-column", "table"):
+            for kind in ("table-row", "table-column"):
                 for each in root.iter(qualified("table", kind)):
-                    if each.get(qualified("table", "visibility"), "visible") != "visible" or (
-                        each.get(qualified("table", "display")) == "false"
-                    ):
+                    if each.get(qualified("table", "visibility"), "visible") != "visible":
                         found.append(f"a {kind} is hidden")
         return found
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.desktops.home import Allowed
+from eval.desktops.home import REST, Allowed
 from eval.desktops.stage import DesktopStage
 
 # command -> Debian's package that has it
@@ -33,8 +33,7 @@ PROGRAMS: Final = {
 LARGE: Final = ("localc", "lowriter", "chromium")
 Difficulty = Literal["easy", "medium", "hard"]
 # the version of all templates: a new one for each change of what is asked or how it is judged
-VERSION: Final = 3
-REST: Final = "Leave everything else as it is: in the end, no other file or folder may be new, changed or gone."
+VERSION: Final = 4
 
 
 @dataclasses.dataclass(frozen=True)

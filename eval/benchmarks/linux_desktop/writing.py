@@ -8,6 +8,7 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from eval.benchmarks.linux_desktop.document_frame import frame_changes
 from eval.benchmarks.linux_desktop.document_styles import DocumentStyles, Marks
 from eval.benchmarks.linux_desktop.documents import package, parsed, qualified
 
@@ -38,7 +39,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Written:
-    """A text that was saved. `added`: what stands in it besides paragraphs and lists, such as a table."""
+    """A text that was saved. `added`: what it has besides paragraphs and lists, such as a table or another page."""
 
     paragraphs: tuple[Paragraph, ...] = ()
     added: tuple[str, ...] = ()
@@ -65,7 +66,8 @@ def written(parts: Mapping[str, bytes]) -> Written:
     found: list[Paragraph] = []
     _read(DocumentStyles(parts), body, found, numbered, None, False, 0)
     tags = {qualified(*each): each[1] for each in ADDED}
-    return Written(tuple(found), tuple(tags[each.tag] for each in body.iter() if each.tag in tags))
+    added = [f"a {tags[each.tag]} was added" for each in body.iter() if each.tag in tags]
+    return Written(tuple(found), (*added, *frame_changes(parts)))
 
 
 def _numbered(root: ElementTree.Element) -> set[str]:

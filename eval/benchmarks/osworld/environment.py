@@ -21,8 +21,7 @@ from eval.desktop import Desktop, Task
 from eval.desktops.isolation import check_shown
 from eval.desktops.machines import MachineDesktop, VirtualMachines
 from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, on_desktop, servers_of, video_folder
-from eval.environments.desktop import provenance as isolated
+from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, servers_of, video_folder
 from eval.identity import TaskParts, digest_of
 from eval.identity.machine import file_digest
 
@@ -74,7 +73,7 @@ class OSWorldOptions(Config, frozen=True):
         """The tasks. Raises ConfigError."""
         found = _found(self.folder, self.list, self.strict)
         if not found.tasks:
-            name, why = next(iter(found.unread.items()))
+            name, why = next(iter(found.unread.items()), ("it", "it names no task"))
             where = "folder" if self.list is None else "list"
             raise ConfigError(f"options.{where}: none of its {len(found.names)} tasks can be read; {name}: {why}")
         return found
@@ -163,7 +162,7 @@ def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
     lines = "\n".join(f"{one.task_id} {one.digest}" for one in found.tasks)
     evaluators = PublicEvaluators.of_python(Path(chosen.judge))
     return {
-        **isolated(options),
+        **of_this_machine(options),
         "revision": hashlib.sha256(lines.encode()).hexdigest()[:12],
         "evaluators": None if evaluators is None else f"desktop-env {evaluators.version}",
         "stale": list(found.stale),

@@ -106,15 +106,15 @@ class PublicTasks:
 
 
 def load(folder: Path, names: Path | None = None, *, strict: bool = False) -> PublicTasks:
-    """Every task below `folder` (`DOMAIN/ID.json`), sorted; `names`: only those of a list such as test_all.json,
-    `{DOMAIN: [ID, ...]}`.
+    """Every task below `folder` (`DOMAIN/ID.json`; no hidden files), sorted; `names`: only those of a list, such as
+    test_all.json: `{DOMAIN: [ID, ...]}`.
 
     strict  a task that cannot be read is an error
     Raises BenchError, which names file and field.
     """
     if not folder.is_dir():
         raise BenchError(f"{folder}: no such folder")
-    files = {f"{path.parent.name}/{path.stem}": path for path in sorted(folder.glob("*/*.json"))}
+    files = {f"{path.parent.name}/{path.stem}": path for path in sorted(folder.glob("*/[!.]*.json"))}
     if not files:
         raise BenchError(f"{folder}: no task (DOMAIN/ID.json)")
     wanted = list(files) if names is None else _listed(names)
@@ -136,6 +136,8 @@ def load_task(path: Path) -> PublicTask:
     """One file. Raises BenchError."""
     where = f"{path.parent.name}/{path.name}"
     try:
+        if not path.is_file():  # to read a pipe would never end
+            raise BenchError(f"{where}: not a file")
         body = path.read_bytes()
         data = json.loads(body)
         if not isinstance(data, dict):
@@ -149,7 +151,7 @@ def load_task(path: Path) -> PublicTask:
             file_id=_text(data.get("id", path.stem), "id"),
             instruction=_text(data["instruction"], "instruction"),
             snapshot=_text(data["snapshot"], "snapshot"),
-            programs=tuple(_text(name, "related_apps") for name in data.get("related_apps", [])),
+            programs=_programs(data.get("related_apps")),
             setup=_steps([] if data.get("config") is None else data["config"], "config"),
             before_judging=_steps(evaluator.get("postconfig", []), "evaluator.postconfig"),
             checks=_checks(evaluator),
@@ -162,8 +164,14 @@ def load_task(path: Path) -> PublicTask:
         raise BenchError(f"{where}: no {error}") from None
     except BenchError:
         raise
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise BenchError(f"{where}: {error}") from None
+
+
+def _programs(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | None):
+        raise ValueError(f"related_apps must be a list, not {value!r}")
+    return tuple(_text(name, "related_apps") for name in value or ())
 
 
 def _listed(path: Path) -> list[str]:
@@ -173,7 +181,7 @@ def _listed(path: Path) -> list[str]:
             isinstance(ids, list) and all(isinstance(one, str) for one in ids) for ids in data.values()
         ):
             raise BenchError(f"{path.name}: not a list of ids for each domain")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise error if isinstance(error, BenchError) else BenchError(f"{path.name}: {error}") from None
     return [f"{domain}/{one}" for domain, ids in data.items() for one in ids]
 
@@ -237,4 +245,6 @@ def _fields(value: Any, where: str) -> Fields:
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{where} must be a text, not {value!r}")
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueError(f"{where} holds one half of a surrogate pair, which no file can hold")
     return value

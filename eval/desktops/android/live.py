@@ -26,8 +26,8 @@ class PhoneScene(Protocol):
         """What an expert does after the actions `done`, on the screen of `tree`; None where it does not know."""
         ...
 
-    async def judge(self, phone: Phone) -> Score:
-        """Judges the state of the phone, as its own commands tell it, never a picture."""
+    async def judge(self, phone: Phone, done: Sequence[Action]) -> Score:
+        """Judges the state of the phone, as its own commands tell it, never a picture. done: the agent's actions."""
         ...
 
 
@@ -89,7 +89,7 @@ class PhoneDesktop:
         return await shown_if_it_answers(self._here(), self._observed)
 
     async def score(self) -> Score:
-        return await self._scene.judge(self._here())
+        return await self._scene.judge(self._here(), self._done)
 
     async def close(self) -> None:
         phone, self._phone = self._phone, None

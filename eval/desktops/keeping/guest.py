@@ -35,11 +35,16 @@ SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"),
     *("/var/cache/fontconfig", "/var/lib/libreoffice", "/var/spool/libreoffice"),
 )
-# What of it is nobody's but root's, whoever the guest's user is
+# What of it is no program's business, whoever may read it: keys, a pod's jobs, folders in which images keep code that
+# they run, and with it configurations and results
 SECRETS: Final = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/ssh", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/docker", "/etc/kubernetes", "/etc/rancher"),
+    *("/etc/environment", "/etc/fstab", "/etc/pip.conf", "/etc/apt/auth.conf", "/etc/apt/auth.conf.d"),
+    *("/etc/slipway", "/usr/src", "/usr/local/src"),
 )
+# Our own packages: how tasks are made and judged. They may lie among programs, as in a folder of conda
+PACKAGES: Final = tuple(str(Path(__file__).parents[3] / name) for name in ("eval", "launcher", "training"))
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS: Final = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
@@ -158,10 +163,9 @@ def _furnish(plan: GuestPlan) -> None:
     kernel.private_mounts()
     kernel.read_only_mounts()  # those of the machine; what is mounted from here on can be written
     kernel.tmpfs(root, 1 << 20, 4096, 0o755, os.geteuid(), os.getegid())
-    for path in SYSTEM:
+    late = [path for path in plan.shown if path.startswith(("/tmp/", "/home/", "/run/"))]  # which are not there yet
+    for path in sorted({*SYSTEM, *plan.shown}.difference(late)):  # a folder before what lies in it
         _show(path, root)
-    for path in SECRETS:
-        _cover(Path(f"{root}{path}"))
     # Before the old root goes: in a user namespace the kernel allows a new /proc only where one is seen whole
     Path(root, "proc").mkdir()
     if "pid" in plan.namespaces:
@@ -175,8 +179,10 @@ def _furnish(plan: GuestPlan) -> None:
         mode = 0o1777 if name in ("tmp", "dev/shm") else 0o755
         Path(root, name).mkdir(exist_ok=True)
         kernel.tmpfs(f"{root}/{name}", size, plan.files, mode, os.geteuid(), os.getegid())
-    for path in (f"{plan.folder}/bus", f"/tmp/.X11-unix/X{plan.display[1:]}", *plan.shown):
+    for path in (f"{plan.folder}/bus", f"/tmp/.X11-unix/X{plan.display[1:]}", *sorted(late)):
         _show(path, root)
+    for path in (*SECRETS, *PACKAGES):
+        _cover(Path(f"{root}{path}"))
     kernel.change_root(root)
     for folder in (f"/run/user/{uid}", "/home/user"):
         Path(folder).mkdir(mode=0o700, parents=True)

@@ -4,7 +4,7 @@ Its argument is a JSON object (`Order`). It reads JSON lines, and writes JSON li
 
     in    {"start": number, "argv": [...], "environ": {...}}, {"view": [...]} (argv), {"unview": true}
     out   {"ready": {...}}, {"failed": text}, {"windows": count}, what the guest says (keeping.guest),
-          {"lost": "X server", "status": ..., "evidence": {...}}, {"stopped": true}
+          {"lost": "X server", "status": ..., "evidence": {...}}, {"unviewed": true}, {"stopped": true}
 """
 
 from __future__ import annotations
@@ -199,6 +199,7 @@ class Keeper:
                 self._screen.start_viewer(message["view"])
             elif "unview" in message:
                 self._screen.end_viewers()
+                self._say(unviewed=True)
             else:
                 self._channel.send(line)
         except (OSError, screen.StartFailed) as error:

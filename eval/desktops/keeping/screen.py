@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import secrets
@@ -223,15 +222,18 @@ class DesktopPrograms:
         self._start(f"{VIEWER} {len(self.processes)}", argv)
 
     def end_viewers(self) -> None:
-        """Asks them to end, and waits a little for it: x11vnc then removes its shared memory."""
+        """Asks them to end, and waits a little for it: x11vnc then removes its shared memory. Who goes on is killed."""
         asked = []
         for name, process in self.processes.items():
             if name.startswith(VIEWER) and process.returncode is None:
                 process.terminate()
                 asked.append(process)
         for process in asked:
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 process.wait(VIEWER_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _line(self, descriptor: int, name: str) -> str:
         """What a program writes, up to the newline: Xvfb writes digits and newline apart, and dies of a pipe that was

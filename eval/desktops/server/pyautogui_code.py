@@ -230,7 +230,8 @@ def _keyboard(call: CodeCall) -> Iterator[Action]:
     elif name == "hotkey":
         pressed = [value for argument, value in given.items() if argument.startswith("key")]
         keys = tuple(key_names(pressed[0] if len(pressed) == 1 and isinstance(pressed[0], list) else pressed))
-        yield Action(ActionType.HOTKEY if len(keys) > 1 else ActionType.KEY, keys=keys)
+        if keys:
+            yield Action(ActionType.HOTKEY if len(keys) > 1 else ActionType.KEY, keys=keys)
     elif name in ("keyDown", "keyUp"):
         kind = ActionType.KEY_DOWN if name == "keyDown" else ActionType.KEY_UP
         yield Action(kind, keys=tuple(key_names([given.get("key")])))

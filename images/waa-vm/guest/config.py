@@ -207,6 +207,10 @@ class Files:
         return self.folder / "qmp"
 
     @property
+    def screen(self) -> Path:
+        return self.folder / "vnc"
+
+    @property
     def console(self) -> Path:
         return self.folder / "console.log"
 
@@ -221,7 +225,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Display:
-    """Where VNC listens: `port` for viewers of its own protocol is unused, `web` speaks WebSocket."""
+    """Where noVNC finds the screen: `web` is the port that speaks WebSocket."""
 
     host: str
     web: int
@@ -256,8 +260,9 @@ def qemu(config: GuestConfig, files: Files, forwards: dict[str, int], display: D
     command += ["-device", f"VGA,xres={width},yres={height},edid=on", "-device", "qemu-xhci", "-device", "usb-tablet"]
     command += ["-device", "usb-kbd", "-device", "virtio-rng-pci"]
     password = ",password=on" if display.password else ""
-    # The number is 100 + ..., so that the unused plain port does not meet others; `to` lets QEMU look for a free one.
-    command += ["-display", "none", "-vnc", f"{display.host}:100,to=999,websocket={display.web}{password}"]
+    # VNC's own protocol, which nobody speaks here, is on a file: its password has 8 letters
+    listens = f"unix:{files.screen},websocket={display.host}:{display.web}"
+    command += ["-display", "none", "-vnc", f"{listens}{password}"]
     command += ["-chardev", f"file,id=console,path={files.console},append=on", "-serial", "chardev:console"]
     command += ["-qmp", f"unix:{files.monitor},server=on,wait=off"]
     if config.firmware != "bios":

@@ -236,7 +236,7 @@ class Machine:
     def discard(self) -> None:
         """Stops it and removes everything but the logs."""
         self.stop()
-        for file in (self.files.overlay, self.files.variables, self.files.monitor):
+        for file in (self.files.overlay, self.files.variables, self.files.monitor, self.files.screen):
             file.unlink(missing_ok=True)
         shutil.rmtree(self.files.tpm, ignore_errors=True)
 

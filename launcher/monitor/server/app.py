@@ -16,6 +16,7 @@ from launcher.monitor.server.security import RequestGuard
 
 def application(pages: MonitorPages, token: str, codes: EntryCodes, port: int, behind: str = "") -> ASGIApp:
     trainings, verdicts, desktops = pages.trainings, pages.verdicts, pages.desktops
+    comparisons, run_groups = pages.comparisons, pages.run_groups
     routes = [
         Route("/", pages.now),
         Route("/now/runs", pages.now_part),
@@ -32,9 +33,17 @@ def application(pages: MonitorPages, token: str, codes: EntryCodes, port: int, b
         Route("/runs/{run}/desktops/{member}/screen", desktops.screen),
         Route("/runs/{run}/desktops/{member}/{number}.png", desktops.picture),
         Route("/runs/{run}/{change}", pages.change, methods=["POST"]),
-        Route("/evaluations", pages.evaluations),
+        Route("/run-groups/{group}/table", run_groups.table),
+        Route("/run-groups/{group}/values", run_groups.values),
+        Route("/run-groups/{group}/metrics.json", run_groups.metrics),
+        Route("/run-groups/{group}", run_groups.group),
+        Route("/evaluations", comparisons.evaluations),
         Route("/evaluations/{run}", pages.evaluation),
         Route("/evaluations/{run}/table", pages.evaluation_part),
+        Route("/compare", comparisons.compare),
+        Route("/pair", comparisons.pair),
+        Route("/cost", pages.costs.cost),
+        Route("/cost/table", pages.costs.table),
         Route("/trainings", trainings.trainings),
         Route("/trainings/{run}", trainings.training),
         Route("/trainings/{run}/line", trainings.training_part),

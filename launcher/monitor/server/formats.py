@@ -10,13 +10,14 @@ from sqlalchemy import RowMapping
 from launcher.decoding import decode
 from launcher.report.parts import duration
 from launcher.results.run_cost import HeldTime, MachineTime, bill
-from launcher.results.text import interval, money
+from launcher.results.text import difference, interval, money, probability
 from launcher.results.text import number as metric
 from launcher.spec.model import Limits
 from launcher.spec.prices.rates import PricedRun, Prices, any_rate, worst_case
 
 __all__ = [
-    "ago", "amount", "clock", "cost", "duration", "interval", "iso", "metric", "number", "percent", "since", "size",
+    "ago", "amount", "clock", "cost", "difference", "duration", "interval", "iso", "metric", "now", "number", "percent",
+    "probability", "since", "size", "spent",
 ]  # fmt: skip
 
 
@@ -76,15 +77,26 @@ def iso(seconds: float) -> str:
         return ""
 
 
+def now() -> float:
+    return time.time()
+
+
 def cost(run: RowMapping, prices: Prices, now: float) -> tuple[str, str]:
     """(what a run costs so far, what it may cost at most), as `launcher cost` computes both; "" for what is unknown."""
     if not run["priced"]:
         return "", ""
-    priced = decode(run["priced"], PricedRun)
-    held, machines = decode(run["held"], tuple[HeldTime, ...]), decode(run["machines"], tuple[MachineTime, ...])
-    found, rate = bill(priced, held, machines, prices, now), any_rate(priced, prices)
+    rate = any_rate(decode(run["priced"], PricedRun), prices)
     worst = worst_case(rate, decode(run["limits"], Limits))
-    return amount(found.cost, found.currency), amount(worst, rate.currency)
+    return amount(*spent(run, prices, now)), amount(worst, rate.currency)
+
+
+def spent(run: RowMapping, prices: Prices, now: float) -> tuple[Decimal | None, str]:
+    """(what a run costs so far, None if that is unknown; its currency)."""
+    if not run["priced"]:
+        return None, ""
+    held, machines = decode(run["held"], tuple[HeldTime, ...]), decode(run["machines"], tuple[MachineTime, ...])
+    found = bill(decode(run["priced"], PricedRun), held, machines, prices, now)
+    return found.cost, found.currency
 
 
 def amount(value: Decimal | None, currency: str) -> str:

@@ -13,6 +13,7 @@ from launcher.store.base import Store
 
 CHARTS: Final = 60
 NAMED: Final = 20  # metrics that a note names
+COLUMNS: Final = 4  # metrics of a table of last values
 
 
 def run_metrics(store: Store, run: str) -> RunMetrics:
@@ -20,9 +21,9 @@ def run_metrics(store: Store, run: str) -> RunMetrics:
     return read_metrics(store, read_run(store, run))
 
 
-def charts(found: Sequence[tuple[str, RunMetrics]]) -> list[dict[str, Any]]:
-    """A chart for each metric of the first run, with a line for each run that has it; long lines are thinned, and keep
-    their extremes. A metric with one value is no curve."""
+def charts(found: Sequence[tuple[str, RunMetrics]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """A chart for each of the metrics, with a line for each run that has it; long lines are thinned, and keep their
+    extremes."""
     return [
         {
             "metric": safe_text.line(name),
@@ -30,26 +31,45 @@ def charts(found: Sequence[tuple[str, RunMetrics]]) -> list[dict[str, Any]]:
                 {"run": run, "points": thin(metrics.values[name])} for run, metrics in found if name in metrics.values
             ],
         }
-        for name in _curves(found)[:CHARTS]
+        for name in names[:CHARTS]
     ]
 
 
-def notes(found: Sequence[tuple[str, RunMetrics]]) -> list[str]:
-    """What the charts do not show."""
+def notes(found: Sequence[tuple[str, RunMetrics]], names: Sequence[str]) -> list[str]:
+    """What the charts of these metrics do not show."""
     told = [
         f"{safe_text.line(name)} ({count:,}) of {run}"
         for run, metrics in found
         for name, count in sorted(metrics.infinite.items())
     ]
     said = [f"Values that are not finite, and so are not drawn: {_some(told)}."] if told else []
-    if more := _curves(found)[CHARTS:]:
-        said.append(f"{len(more):,} more metrics are in the CSV: {_some(more)}.")
+    if more := names[CHARTS:]:
+        said.append(f"{len(more):,} more metrics are in the CSV of each run: {_some(more)}.")
     return said
 
 
-def _curves(found: Sequence[tuple[str, RunMetrics]]) -> list[str]:
-    names = [name for name, points in found[0][1].values.items() if len(points) > 1] if found else []
+def curves(*runs: RunMetrics) -> list[str]:
+    """The metrics of which one of the runs has a curve, the losses first. A metric with one value is no curve."""
+    names = {name for metrics in runs for name, points in metrics.values.items() if len(points) > 1}
     return sorted(names, key=_place)
+
+
+def last_values(found: Sequence[tuple[str, RunMetrics]]) -> dict[str, Any]:
+    """The last value of the first metrics for each run, with the lowest and the highest, for a table."""
+    names = [name for name in curves(*(metrics for _, metrics in found)) if not _place(name)[0]][:COLUMNS]
+    rows = [
+        (
+            run,
+            [
+                (points[-1][1], min(ys), max(ys))
+                if (points := metrics.values.get(name)) and (ys := [y for _, y in points])
+                else None
+                for name in names
+            ],
+        )
+        for run, metrics in found
+    ]
+    return {"names": names, "rows": rows}
 
 
 def _some(names: Sequence[str]) -> str:

@@ -28,19 +28,24 @@ from launcher.deleting.intent import user
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor.rows import ENDED, GOING_ON
 from launcher.monitor.server import formats
+from launcher.monitor.server.addresses import row_id
 from launcher.monitor.server.blind_mode import Hiding
+from launcher.monitor.server.comparison_pages import ComparisonPages
+from launcher.monitor.server.cost_pages import CostPages
 from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
 from launcher.monitor.server.live_desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
-from launcher.monitor.server.metrics import as_csv, charts, notes, run_metrics
+from launcher.monitor.server.metrics import as_csv, charts, curves, notes, run_metrics
 from launcher.monitor.server.output_pages import OutputPages
 from launcher.monitor.server.pictures import NoPicture, read_picture
 from launcher.monitor.server.queries import Queries, RunFilters
+from launcher.monitor.server.run_group_pages import RunGroupPages
 from launcher.monitor.server.stream import Hub, TooMany
 from launcher.monitor.server.training_pages import TrainingPages, tokens_of
 from launcher.monitor.server.training_queries import figures_of
 from launcher.monitor.server.verdict_pages import VerdictPages
 from launcher.monitor.server.waiting_reasons import WaitingReasons
+from launcher.results.text import FEW_CLUSTERS
 from launcher.spec.hashing import decode_job
 from launcher.spec.prices.rates import Prices
 from launcher.spec.resolve.difference import MISSING, differences
@@ -86,9 +91,13 @@ class MonitorPages:
         )
         self.templates.globals.update(shown=formats, ended=ENDED, changes=sorted(self.changes), tokens_of=tokens_of)
         self.templates.globals.update(offered=self._offered, labels_of=_labels)
+        self.templates.globals.update(few_clusters=FEW_CLUSTERS)
         self.person = safe_text.line(user())
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
         self.verdicts = VerdictPages(self.queries, self.page, self._found, self._store, self.hub.changed, self.person)
+        self.comparisons = ComparisonPages(self.queries, self.verdicts.of, self.page, self._store, self.person)
+        self.run_groups = RunGroupPages(self.queries, self.page, self._store, self.prices)
+        self.costs = CostPages(self.queries, self.page, self.prices)
         self.outputs = OutputPages(self.queries, self.page, self._found, self._store)
         self.desktops = DesktopPages(self.page, self._found, self._store, self.live)
         folder = files("launcher.monitor.server") / "static"
@@ -156,7 +165,7 @@ class MonitorPages:
         return self.page("run_parts.html", **self._run(request))
 
     def _found(self, request: Request) -> RowMapping:
-        run = self.queries.run(_key(request.path_params["run"]))
+        run = self.queries.run(row_id(request.path_params["run"]))
         if run is None:
             raise HTTPException(404)
         return run
@@ -204,7 +213,7 @@ class MonitorPages:
     def log(self, request: Request) -> Response:
         run = self._found(request)
         members = self.queries.parts("members", run["id"])
-        attempt = _key(request.query_params.get("attempt") or str(run["attempt"]))
+        attempt = row_id(request.query_params.get("attempt") or str(run["attempt"]))
         named = request.query_params.get("member")
         mine = [row for row in members if row["attempt"] == attempt and named in (None, row["member"])]
         tail = None
@@ -226,11 +235,12 @@ class MonitorPages:
     def metrics(self, request: Request) -> Response:
         """The curves of a run, and of up to five others (`with`), for the charts."""
         run = self._found(request)
-        others = [self.queries.run(_key(key)) for key in request.query_params.getlist("with")[: OVERLAID - 1]]
+        others = [self.queries.run(row_id(key)) for key in request.query_params.getlist("with")[: OVERLAID - 1]]
         runs = [run, *(other for other in others if other is not None)]
         found = [(one["run"], run_metrics(self._store(one["url"]), one["run"])) for one in runs]
         names = [{"run": one["run"], "name": one["name"]} for one in runs]
-        return JSONResponse({"charts": charts(found), "notes": notes(found), "runs": names})
+        drawn = curves(found[0][1])
+        return JSONResponse({"charts": charts(found, drawn), "notes": notes(found, drawn), "runs": names})
 
     def metrics_csv(self, request: Request) -> Response:
         run = self._found(request)
@@ -252,9 +262,6 @@ class MonitorPages:
 
     # -- Evaluation
 
-    def evaluations(self, request: Request) -> Response:
-        return self.page("evaluations.html", runs=self.queries.evaluated())
-
     def evaluation(self, request: Request) -> Response:
         return self.page("evaluation.html", **self._evaluation(request))
 
@@ -265,15 +272,26 @@ class MonitorPages:
         run = self._found(request)
         metrics = self.queries.parts("eval_metrics", run["id"])
         judged = self.verdicts.of.of([run["id"]])
-        evaluation, screens = self.queries.evaluation(run["id"]), screens_of(run["state"], run["job"])
-        return {"run": run, "evaluation": evaluation, "metrics": metrics, "judged": judged, "screens": screens}
+        evaluation = self.queries.evaluation(run["id"])
+        given = {name: request.query_params.get(name, "")[:200] for name in ("outcome", "failure")}
+        chosen = given if not Hiding(self.person, judged).any(evaluation.rows) else dict.fromkeys(given, "")
+        return {
+            "run": run,
+            "evaluation": evaluation.only(**chosen),
+            "chosen": chosen,
+            "asked": urlencode({name: value for name, value in given.items() if value}),
+            "metrics": metrics,
+            "judged": judged,
+            "screens": screens_of(run["state"], run["job"]),
+            "offered_sides": self.comparisons.of.offered(run["id"]),
+        }
 
     def rollout(self, request: Request) -> Response:
-        rollout = self.queries.rollout(_key(request.path_params["rollout"]))
+        rollout = self.queries.rollout(row_id(request.path_params["rollout"]))
         if rollout is None:
             raise HTTPException(404)
         turns = self.queries.turns(rollout["id"])
-        at = min(_key(request.query_params.get("turn") or "0"), max(0, len(turns) - 1))
+        at = min(row_id(request.query_params.get("turn") or "0"), max(0, len(turns) - 1))
         return self.page(
             "rollout.html",
             rollout=rollout,
@@ -288,7 +306,7 @@ class MonitorPages:
         )
 
     def picture(self, request: Request) -> Response:
-        found = self.queries.observation(_key(request.path_params["rollout"]), _key(request.path_params["turn"]))
+        found = self.queries.observation(row_id(request.path_params["rollout"]), row_id(request.path_params["turn"]))
         if found is None:
             raise HTTPException(404)
         try:
@@ -346,12 +364,6 @@ class MonitorPages:
 def _labels(run: RowMapping) -> str:
     """`example=login, team=agents`"""
     return ", ".join(f"{key}={value}" for key, value in sorted(json.loads(run["labels"] or "{}").items()))
-
-
-def _key(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
-        raise HTTPException(404)
-    return int(text)
 
 
 def _bars(attempts: Sequence[RowMapping], run: RowMapping, now: float) -> list[dict[str, Any]]:

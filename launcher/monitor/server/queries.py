@@ -100,12 +100,32 @@ class Evaluation(NamedTuple):
 
         return sorted(self.tasks, key=solved)
 
+    @property
+    def outcomes(self) -> Sequence[str]:
+        return sorted({row["outcome"] for row in self.rows})
+
+    def only(self, outcome: str, failure: str) -> Evaluation:
+        """With the tasks of which a try ended so, and failed for that reason; "" for any."""
+        wanted = {
+            row["task_id"]
+            for row in self.rows
+            if outcome in ("", row["outcome"]) and failure in ("", row["failure"] if row["outcome"] == "failed" else "")
+        }
+        return self._replace(tasks=[task for task in self.tasks if task[0] in wanted])
+
 
 class ShownTurn(NamedTuple):
     number: int
     turn: RowMapping | None  # None: the last screen, after all turns
     actions: Rows
     picture: bool
+
+
+class Parting(NamedTuple):
+    """Two rollouts beside each other. `same`: how many turns are alike before they part; `rows`: the turns after."""
+
+    same: int
+    rows: Sequence[tuple[ShownTurn | None, ShownTurn | None]]
 
 
 class Queries:
@@ -231,6 +251,16 @@ class Queries:
             found.append(ShownTurn(len(turns), None, [], True))
         return found
 
+    def parting(self, left: int, right: int) -> Parting:
+        a, b = self.turns(left), self.turns(right)
+        same = 0
+        while same < min(len(a), len(b)) and _said(a[same]) == _said(b[same]) is not None:
+            same += 1
+        rows = [
+            (a[at] if at < len(a) else None, b[at] if at < len(b) else None) for at in range(same, max(len(a), len(b)))
+        ]
+        return Parting(same, rows)
+
     def observation(self, rollout: int, turn: int) -> RowMapping | None:
         """Where a picture lies: the key, its sha256, and the URL of the store."""
         return self.one(
@@ -289,6 +319,13 @@ def rollouts_query() -> Select[Any]:
         .join(t.baselines, t.baselines.c.id == t.groups.c.baseline_id, isouter=True)
         .join(t.steps, t.steps.c.id == t.groups.c.step_id, isouter=True)
     )
+
+
+def _said(turn: ShownTurn) -> tuple[Any, ...] | None:
+    """What makes two turns the same; None for the last screen, which is no turn."""
+    if turn.turn is None:
+        return None
+    return turn.turn["answer"], [(each["words"], each["refused"]) for each in turn.actions]
 
 
 def _agent(owner: int, rows: Sequence[RowMapping]) -> AgentColumn:

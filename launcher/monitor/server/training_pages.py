@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from launcher.decoding import decode
+from launcher.monitor.server.addresses import chosen_page, row_id
 from launcher.monitor.server.blind_mode import blind
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.training_queries import KINDS, SHOWN, Moment, TrainingQueries
@@ -113,7 +114,7 @@ class TrainingPages:
     def group(self, request: Request) -> Response:
         """Two rollouts of a group side by side: the first that solved the task and the first that did not, unless the
         address names others."""
-        members = self.of.members(_whole(request.path_params["group"]))
+        members = self.of.members(row_id(request.path_params["group"]))
         if not members:
             raise HTTPException(404)
         by_id = {row["id"]: row for row in members}
@@ -122,10 +123,10 @@ class TrainingPages:
         other = next((row for row in played if row is not solved and not row["success"]), None)
         first = () if blind() else (solved, other)  # the order would tell
         default = [row for row in (*first, *played, *members) if row is not None]
-        left = by_id.get(_whole(request.query_params.get("left") or "0"), default[0])
+        left = by_id.get(row_id(request.query_params.get("left") or "0"), default[0])
         rest = [row for row in default if row["id"] != left["id"]]
-        right = by_id.get(_whole(request.query_params.get("right") or "0"), rest[0] if rest else None)
-        parting = self.of.parting(left["id"], right["id"]) if right is not None else None
+        right = by_id.get(row_id(request.query_params.get("right") or "0"), rest[0] if rest else None)
+        parting = self.queries.parting(left["id"], right["id"]) if right is not None else None
         return self.page("group.html", members=members, left=left, right=right, parting=parting)
 
 
@@ -173,15 +174,3 @@ def _names(moments: Sequence[Moment]) -> list[str]:
     """The figures that the table shows: the commonest names first."""
     there = {name for each in moments for name in each.figures}
     return [name for name in SHOWN_FIGURES if name in there]
-
-
-def chosen_page(request: Request, count: int, shown: int) -> int:
-    """The part of a long table that an address asks for."""
-    last, text = max(0, (count - 1) // shown), request.query_params.get("page", "")
-    return min(int(text), last) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
-        raise HTTPException(404)
-    return int(text)

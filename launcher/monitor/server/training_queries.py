@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -10,7 +10,7 @@ from sqlalchemy import RowMapping, Table, case, func, or_, select
 
 from launcher.decoding import decode
 from launcher.monitor import tables as t
-from launcher.monitor.server.queries import OF_RUN, OPEN, Queries, Rows, ShownTurn, rollouts_query
+from launcher.monitor.server.queries import OF_RUN, OPEN, Queries, Rows, rollouts_query
 
 KINDS: Final[Mapping[str, Table]] = {"steps": t.steps, "evals": t.evals, "baselines": t.baselines}
 CALLED: Final = {"steps": "step", "evals": "evaluation", "baselines": "baseline"}
@@ -57,13 +57,6 @@ class TrainingRun(NamedTuple):
 class ShownGroup(NamedTuple):
     group: RowMapping
     rollouts: Rows
-
-
-class RolloutDifference(NamedTuple):
-    """Two rollouts beside each other. `same`: how many turns are alike before they part; `rows`: the turns after."""
-
-    same: int
-    rows: Sequence[tuple[ShownTurn | None, ShownTurn | None]]
 
 
 class TrainingQueries:
@@ -167,16 +160,6 @@ class TrainingQueries:
             rollouts_query().where(t.groups.c.id == group).order_by(t.rollouts.c.number, t.rollouts.c.id)
         )
 
-    def parting(self, left: int, right: int) -> RolloutDifference:
-        a, b = self.queries.turns(left), self.queries.turns(right)
-        same = 0
-        while same < min(len(a), len(b)) and _said(a[same]) == _said(b[same]) is not None:
-            same += 1
-        rows = [
-            (a[at] if at < len(a) else None, b[at] if at < len(b) else None) for at in range(same, max(len(a), len(b)))
-        ]
-        return RolloutDifference(same, rows)
-
 
 class _Role(msgspec.Struct):
     command: list[str] = []
@@ -216,13 +199,6 @@ def _model(job: _Job) -> str:
     if of is None:
         return model
     return of.url or f"the output {of.output} of another run"
-
-
-def _said(turn: ShownTurn) -> tuple[Any, ...] | None:
-    """What makes two turns the same; None for the last screen, which is no turn."""
-    if turn.turn is None:
-        return None
-    return turn.turn["answer"], [(each["words"], each["refused"]) for each in turn.actions]
 
 
 def _count(condition: Any) -> Any:

@@ -15,11 +15,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from launcher.errors import BadInput
 from launcher.monitor.database import written
+from launcher.monitor.server.addresses import chosen_page
 from launcher.monitor.server.blind_mode import blind as is_blind
 from launcher.monitor.server.blind_mode import cookie_of
 from launcher.monitor.server.queries import Queries
 from launcher.monitor.server.security import of_this_machine
-from launcher.monitor.server.training_pages import chosen_page
 from launcher.monitor.server.verdict_queries import SHOWN, VerdictQueries
 from launcher.monitor.tables import identify
 from launcher.monitor.verdict_ingest import put_verdict, verdict_row

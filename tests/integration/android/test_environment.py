@@ -21,9 +21,15 @@ from eval.records import TaskRecord
 from eval.rollout import RolloutLimits, rollout
 from tests.support.android.adbd import Adbd
 from tests.support.android.device import Device
+from tests.support.android.screen import contact
 from tests.support.android.serving import adb
 
 SEED = 1_000_000
+DONE = ActionType.DONE
+SCENE = ContactScene(SEED, "test")
+FORMATTED = f"({SCENE.number[:3]}) {SCENE.number[3:6]}-{SCENE.number[6:]}"
+RIGHT = contact(SCENE.first, SCENE.last, SCENE.number)
+OTHER = contact("Ada", "Lovelace", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -90,36 +96,42 @@ def test_an_action_that_takes_too_long_is_told_while_the_phone_answers_and_infra
 
 
 def test_other_contacts_stay_as_they_are(adbd: Adbd, tmp_path: Path) -> None:
-    other = {"display_name": "Ada Lovelace", "data1": "1"}
+    other = contact("Ada", "Lovelace", "1")
     adbd.device.screen.contacts.append(other)
     played(adbd, tmp_path)
     assert adbd.device.screen.contacts[0] == other
 
 
 @pytest.mark.parametrize(
-    ("contacts", "solved"),
+    ("contacts", "end", "solved"),
     [
-        (["right"], True),
-        (["formatted"], True),
-        (["wrong"], False),
-        (["right", "right"], False),
-        (["right", "wrong"], False),
-        ([], False),
+        ([OTHER, RIGHT], DONE, True),
+        ([OTHER, {**RIGHT, "phone_v2": FORMATTED}], DONE, True),
+        ([OTHER, {**RIGHT, "group_membership": "1"}], DONE, True),
+        ([OTHER, RIGHT], ActionType.FAIL, False),
+        ([OTHER, {**RIGHT, "phone_v2": SCENE.number[:-1]}], DONE, False),
+        ([OTHER, {**RIGHT, "first": SCENE.name, "last": ""}], DONE, False),
+        ([OTHER, {**RIGHT, "note": "of work"}], DONE, False),
+        ([OTHER, RIGHT, RIGHT], DONE, False),
+        ([OTHER, RIGHT, {**RIGHT, "phone_v2": "1"}], DONE, False),
+        ([OTHER, RIGHT, contact("Ada", "Byron", "2")], DONE, False),
+        ([RIGHT], DONE, False),
+        ([{**OTHER, "phone_v2": "2"}, RIGHT], DONE, False),
+        ([OTHER], DONE, False),
     ],
 )
-def test_the_phones_own_contacts_are_judged(adbd: Adbd, contacts: list[str], solved: bool) -> None:
-    scene = ContactScene(SEED, "test")
-    number = scene.number
-    numbers = {"right": number, "formatted": f"({number[:3]}) {number[3:6]}-{number[6:]}", "wrong": number[:-1]}
+def test_the_phones_own_contacts_are_judged(
+    adbd: Adbd, contacts: list[dict[str, str]], end: ActionType, solved: bool
+) -> None:
+    adbd.device.screen.contacts = [OTHER]
 
     async def work() -> None:
         desktop = android.desktop({"devices": [adbd.serial]})
         task = android.tasks(1, SEED, {})[0]
         try:
             await desktop.reset(task, SEED)
-            await desktop.step(Action(ActionType.DONE))
-            stored = [{"display_name": scene.name, "data1": numbers[each]} for each in contacts]
-            adbd.device.screen.contacts = stored
+            await desktop.step(Action(end))
+            adbd.device.screen.contacts = contacts
             assert (await desktop.score()).success is solved
         finally:
             await desktop.close()

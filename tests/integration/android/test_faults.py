@@ -13,12 +13,16 @@ import pytest
 from eval.actions import Action, ActionType
 from eval.desktop import BadFrame, DesktopGone, InfraError, SetupFailed
 from eval.desktops.android import phone as phones_module
+from eval.desktops.android.adb import listed_devices
 from eval.desktops.android.phone import Phone
 from eval.desktops.client.failures import AccessRefused, Delivery, DesktopServerGone, ServerTimeout
+from eval.desktops.listening import listening, processes_with
 from tests.integration.android.test_phone import FIELD, NOTES, on, phone
 from tests.support.android.adbd import Adbd
 from tests.support.android.device import Device
-from tests.support.android.serving import adb
+from tests.support.android.serving import PORT, adb
+from tests.support.needs import need
+from tests.support.s3 import free_port
 from tests.support.waiting import HANGS
 
 TAP = Action(ActionType.CLICK, x=0.5, y=0.5)
@@ -268,3 +272,17 @@ def test_without_the_client_the_package_is_named(server: None, monkeypatch: pyte
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     with pytest.raises(DesktopServerGone, match="no adb: apt-get install adb"):
         asyncio.run(Phone.connect("emulator-5554", patience_s=0.0))
+
+
+def test_the_server_that_we_start_listens_on_this_machine_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("adb")
+    port = free_port()
+    for name, value in {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), PORT: str(port)}.items():
+        monkeypatch.setenv(name, value)
+    try:
+        assert listed_devices() == {}
+        assert listening(processes_with(f"tcp:{port}")) == {f"127.0.0.1:{port}"}
+    finally:
+        adb("kill-server")

@@ -18,12 +18,16 @@ import pytest
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.config import ConfigError
+from eval.desktops import isolation
 from eval.desktops.computer import LocalComputer
 from eval.desktops.isolation import check_shown
 from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
 from tests.support.desktops import need_isolation, output, run
 
-PLACES = ("/", "/data", "/home", "/mnt", "/opt/project", "/root", "/scratch", "/srv", "/tmp", "/var/lib", "/var/tmp")
+PLACES = (
+    *("/", "/data", "/home", "/mnt", "/opt/project", "/root", "/scratch", "/srv", "/tmp", "/var/lib", "/var/tmp"),
+    *("/etc/slipway", "/usr/local/src", "/usr/src"),  # a pod's jobs; where images keep the code that they run
+)
 FILES = ("results/e-1/steps.jsonl", "config.yaml", "tasks/chrome/1.json")
 
 
@@ -161,6 +165,49 @@ def test_what_is_shown_can_be_read_and_not_written(tmp_path: Path) -> None:
             assert await output(session, f"ls {tmp_path}") == "apps"
 
     run(look())
+
+
+def test_folders_within_each_other_are_shown_in_whatever_order(tmp_path: Path) -> None:
+    outer = tmp_path / "apps"
+    (outer / "own").mkdir(parents=True)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    (outer / "beside").write_text("beside")
+
+    async def look() -> None:
+        for shown in ((str(outer / "own"), str(outer), "/var/lib"), ("/var/lib", str(outer), str(outer / "own"))):
+            async with await DesktopSession.start(DesktopOptions(screen=(800, 600), shown=shown)) as session:
+                assert await output(session, f"cat {outer}/beside") == "beside"
+                assert set((await output(session, "ls /var/lib")).split()) == {
+                    p.name for p in Path("/var/lib").iterdir()
+                }
+
+    run(look())
+
+
+def test_our_package_is_not_seen_where_it_lies_among_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed below /usr, or in a folder that is shown for the sake of its programs, as one of conda is."""
+    if os.getuid():
+        pytest.skip("without root no folder can be made in /usr")
+    source, shown = Path(isolation.__file__).parents[1], Path(f"/opt/{uuid.uuid4().hex}")
+
+    async def look(site: Path) -> None:
+        monkeypatch.setattr(isolation, "_SOURCES", str(site))
+        async with await DesktopSession.start(DesktopOptions(screen=(800, 600), shown=(str(shown),))) as session:
+            assert await output(session, f"cat {site}/other/module.py") == "of others"
+            assert await output(session, f"find {site}/eval {site}/launcher -name '*.py' | head -3") == ""
+
+    try:
+        for site in (Path("/usr/local/lib", shown.name), shown / "lib"):
+            (site / "other").mkdir(parents=True)
+            (site / "other" / "module.py").write_text("of others")
+            shutil.copytree(source, site / "eval", ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source.parent / "launcher" / "results", site / "launcher" / "results")
+            run(look(site))
+    finally:
+        shutil.rmtree(shown, ignore_errors=True)
+        shutil.rmtree(f"/usr/local/lib/{shown.name}", ignore_errors=True)
 
 
 def test_a_program_that_is_not_shown_is_told_with_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+import struct
 import subprocess
 import sys
 import urllib.request
@@ -77,6 +79,41 @@ def test_nobody_outside_of_this_machine_can_connect(folder: Path, monkeypatch: p
     until(lambda: not left(folder), lambda: left(folder))
 
 
+def test_nothing_of_a_view_listens_once_it_was_ended(folder: Path) -> None:
+    """Whatever the program does about it, as a version that does not obey SIGTERM."""
+    deaf = "import signal, socket, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); port = socket.create_server"
+    deaf += "(('127.0.0.1', 0)); open(sys.argv[1], 'w').close(); signal.pause()"
+
+    async def work() -> None:
+        async with await DesktopSession.start() as session:
+            before = listening(processes_with(str(folder)))
+            begun = session.place.xauthority.parent / "begun"
+            await session.view([sys.executable, "-c", deaf, str(begun)])
+            async with asyncio.timeout(60):
+                while not begun.exists():
+                    await asyncio.sleep(0.02)
+            assert len(listening(processes_with(str(folder))) - before) == 1
+            await session.end_views()
+            assert listening(processes_with(str(folder))) == before
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
+def test_the_x_servers_sockets_ask_for_the_cookie(folder: Path) -> None:
+    """The abstract one, too, which lies in no folder: every program in the machine's network can call it."""
+
+    async def work() -> None:
+        async with await DesktopSession.start() as session:
+            for name in (b"/tmp/.X11-unix/X", b"\0/tmp/.X11-unix/X"):
+                with socket.socket(socket.AF_UNIX) as channel:
+                    channel.connect(name + session.place.display[1:].encode())
+                    channel.sendall(struct.pack("<BxHHHHxx", ord("l"), 11, 0, 0, 0))  # without an authorization
+                    assert await asyncio.to_thread(channel.recv, 1) == b"\0"  # refused
+
+    run(work())
+
+
 @pytest.mark.parametrize("options", [{}, {"control": True}, {"lasting": True}], ids=str)
 def test_ss_says_what_listens_before_and_during_each_view(folder: Path, options: dict[str, bool]) -> None:
     """iproute2's `ss -ltnpx`, which reads the kernel on its own, of the processes of this session."""
@@ -93,7 +130,11 @@ def test_ss_says_what_listens_before_and_during_each_view(folder: Path, options:
     async def work() -> None:
         async with await DesktopSession.start() as session:
             before = by_ss()
-            assert all(one.startswith("unix:") for one in before), before
+            screen = f"/tmp/.X11-unix/X{session.place.display[1:]}"  # and its abstract twin, which asks for the cookie
+            buses = {f"unix:{file}" for file in folder.glob("*/bus/**/*") if file.is_socket()}
+            # `*`: the X server's sockets without a name, to which nobody can connect
+            assert before - {"unix:*"} == {f"unix:{screen}", f"unix:@{screen}", *buses}
+            assert len(buses) == 2
             view = await start_view(session, **options)
             (own,) = folder.glob("*/view-????????")
             assert by_ss() - before == {f"unix:{own}", f"127.0.0.1:{view.port}"}

@@ -65,4 +65,4 @@ def test_every_source_has_an_address_a_version_and_a_day_and_is_used() -> None:
 def test_the_peers_that_people_ask_about_are_compared() -> None:
     peers = ["SkyPilot", "dstack", "Kubeflow Trainer", "Kueue, kueuectl", "TorchX", "hf jobs", "openadapt-evals"]
     assert FEATURES[0][3:] == peers
-    assert {row[0].split()[0] for row in RUN[1:]} == {"TorchX", "hf", "dstack"}
+    assert {row[0].split()[0] for row in RUN[1:]} == {"TorchX", "hf", "dstack", "kueuectl"}

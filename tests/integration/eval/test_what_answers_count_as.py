@@ -37,10 +37,12 @@ from tests.support.modelserver import ModelServer, Reply, completion, serving
 from training.weights.tiny import TinyConfig, build
 
 CLICK = Action(ActionType.CLICK, x=0.5, y=0.5)
-OFF, SCROLL_0, KEY, PROSE, MALFORMED, DRAG_1, TOOL = (
+OFF, SCROLL_0, KEY, KEY_0, NO_KEYS, PROSE, MALFORMED, DRAG_1, TOOL = (
     "off the screen",
     "a scroll of 0",
     "a key",
+    "a key without a name",
+    "no keys",
     "prose",
     "?",
     "a drag",
@@ -85,6 +87,8 @@ def _openai(number: int, said: Said, preview: bool) -> dict[str, Any]:
                 OFF: {"type": "click", "button": "left", "x": 9999, "y": 1},
                 SCROLL_0: {"type": "scroll", "x": 1, "y": 1, "scroll_x": 0, "scroll_y": 0},
                 KEY: {"type": "keypress", "keys": ["NO_SUCH_KEY"]},
+                KEY_0: {"type": "keypress", "keys": [""]},
+                NO_KEYS: {"type": "keypress", "keys": []},
                 DRAG_1: {"type": "drag", "path": [{"x": 5, "y": 5}]},
                 MALFORMED: {"type": "explode"},
             }
@@ -117,6 +121,8 @@ def _claude(number: int, said: Said) -> dict[str, Any]:
                 OFF: ("left_click", {"coordinate": [9999, 1]}),
                 SCROLL_0: ("scroll", {"coordinate": [1, 1], "scroll_direction": "down", "scroll_amount": 0}),
                 KEY: ("key", {"text": "NoSuchKey"}),
+                KEY_0: ("key", {"text": ""}),
+                NO_KEYS: ("wait", {"duration": 0}),  # this wire presses a key at least
                 DRAG_1: ("key", {"text": "NoSuchKey"}),  # this wire has no drag of one point
                 MALFORMED: ("explode", {}),
             }
@@ -146,6 +152,8 @@ def _text(number: int, said: Said) -> dict[str, Any]:
                 OFF: {"action": "left_click", "coordinate": [9999, 1]},
                 SCROLL_0: {"action": "scroll", "coordinate": [1, 1], "pixels": 0},
                 KEY: {"action": "key", "keys": ["NO_SUCH_KEY"]},
+                KEY_0: {"action": "key", "keys": [""]},
+                NO_KEYS: {"action": "key", "keys": []},
                 DRAG_1: {"action": "key", "keys": ["NO_SUCH_KEY"]},
                 MALFORMED: {"action": "explode"},
             }
@@ -189,6 +197,8 @@ CASES = {
     "a scroll of 0 does nothing": Case(((SCROLL_0,),), done=(ActionType.HOVER,)),
     "off the screen": Case(((OFF,),), refused=1, told="Not done: "),
     "an unknown key": Case(((KEY,),), refused=1, told="Not done: "),
+    "a key without a name": Case(((KEY_0,),), refused=1, told="Not done: "),
+    "no keys do nothing": Case(((NO_KEYS,),), done=(ActionType.WAIT,)),
     "a drag of one point": Case(((DRAG_1,),), refused=1, told="Not done: "),
     "ten in a row": Case(((OFF,),) * 10, refused=10, told="Not done: "),
     "up to the limit of them": Case(((OFF,), (F12,)), solved=False, refused=2, steps=2, limits={"refused": 2}),

@@ -11,7 +11,9 @@ import pytest
 from tests.support import installed
 from tests.support.documented import ROOT, blocks, inline
 
-TUTORIALS = ("demo", "own-folder", "own-task", "recordings")  # monitor: tests/integration/monitor/test_tutorial.py
+TUTORIALS = ("demo", "own-folder", "own-task", "recordings")
+# tests/integration/monitor/test_tutorial.py types the first, tests/integration/documents/test_days.py the days
+ELSEWHERE = ("monitor", "day-3", "day-4", "day-5")
 # as .ci/run has the demo: as much as shows that every stage works
 FEWER = {
     "login-episodes:config.tasks.count": 60,
@@ -63,7 +65,7 @@ def test_each_tutorial_whole(tutorial: str, work: Path) -> None:
 
 def test_every_tutorial_is_here() -> None:
     pages = {path.stem for path in (ROOT / "docs" / "tutorials").glob("*.md")}
-    assert pages == {*TUTORIALS, "monitor"}
+    assert pages == {*TUTORIALS, *ELSEWHERE}
     for tutorial in TUTORIALS:
         used = {name for line in lines(tutorial) for name in re.findall(r"examples/([a-z-]+)", line)}
         assert {line.split()[-1] for line in lines(tutorial) if "--example" in line} == used

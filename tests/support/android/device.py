@@ -8,7 +8,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from tests.support.android import shell
 from tests.support.android.screen import ACTIVITIES, EDITOR, NATURAL, Screen
@@ -200,14 +200,15 @@ class Device:
         return said(f"Input method {args[1]} selected for user #0\n")
 
     def _content(self, args: list[str]) -> Answer:
-        where = args[args.index("--where") + 1]
-        name = (re.search(r"display_name='([^']*)'", where) or [""])[1]
-        found = [each for each in self.screen.contacts if each["display_name"] == name]
         if args[0] == "delete":
-            self.screen.contacts = [each for each in self.screen.contacts if each not in found]
+            name = (re.search(r"display_name='([^']*)'", args[args.index("--where") + 1]) or [""])[1]
+            self.screen.contacts = [each for each in self.screen.contacts if each["display_name"] != name]
             return said()
-        rows = "".join(f"Row: {number} data1={each['data1']}\n" for number, each in enumerate(found))
-        return said(rows or "No result found.\n")
+        wanted = args[args.index("--projection") + 1].split(":")
+        rows = [
+            ", ".join(f"{name}={row[name]}" for name in wanted) for each in self.screen.contacts for row in _rows(each)
+        ]
+        return said("".join(f"Row: {number} {row}\n" for number, row in enumerate(rows)) or "No result found.\n")
 
     def _screencap(self, args: list[str]) -> Answer:
         return 0, self.pictures.pop(0) if self.pictures else self.screen.png(), b""
@@ -217,3 +218,16 @@ class Device:
             return said(code=1, err="ERROR: could not get idle state.\n")
         self.files[args[1]] = self.screen.dump().encode()
         return said(f"UI hierchary dumped to: {args[1]}\n")
+
+
+def _rows(contact: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The rows that a phone stores of a contact."""
+    values = {"name": contact["display_name"], **contact}
+    for kind, value in values.items():
+        if kind not in ("display_name", "first", "last"):
+            more = (contact["first"], contact["last"]) if kind == "name" else ("NULL", "NULL")
+            yield {
+                "display_name": contact["display_name"],
+                "mimetype": f"vnd.android.cursor.item/{kind}",
+                **dict(zip(("data1", "data2", "data3"), (value, *more), strict=True)),
+            }

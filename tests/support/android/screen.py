@@ -24,6 +24,11 @@ SELECT_ALL = (113, 29)
 LONG_MS = 400
 
 
+def contact(first: str, last: str, phone: str, **more: str) -> dict[str, str]:
+    """A contact as it is saved. more: kind of a row -> its value."""
+    return {"display_name": f"{first} {last}".strip(), "first": first, "last": last, "phone_v2": phone, **more}
+
+
 @dataclass
 class View:
     """One view of a screen; `bounds` in pixels: left, top, right, bottom."""
@@ -134,10 +139,9 @@ class Screen:
             return
         if view.name == "save":
             self.contacts.append(
-                {
-                    "display_name": f"{self.fields.get('First name', '')} {self.fields.get('Last name', '')}".strip(),
-                    "data1": self.fields.get("Phone", ""),
-                }
+                contact(
+                    *(self.fields.get(name, "") for name in FIELDS),
+                )
             )
             self.start("com.android.contacts/.activities.PeopleActivity")
         elif view.kind.endswith("EditText"):

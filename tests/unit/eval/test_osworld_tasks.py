@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,9 @@ def test_infeasible_needs_no_result(tmp_path: Path) -> None:
         ({"evaluator": {**EVALUATOR, "func": ["a", "b"]}}, "evaluator.result must be a list of 2"),
         ({"evaluator": {**EVALUATOR, "result": {"path": "a"}}}, "evaluator.result.type must be a text"),
         ({"evaluator": {"func": ["infeasible", "a"], "result": [None, {"type": "rule"}]}}, "infeasible stands alone"),
+        ({"instruction": "\ud83d"}, "instruction holds one half of a surrogate pair"),
+        ({"related_apps": "chrome"}, "related_apps must be a list"),
+        ({"related_apps": [1]}, "related_apps must be a text"),
         ({"config": {}}, "config must be a list"),
         ({"config": [{"parameters": {}}]}, r"config[0].type must be a text"),
         ({"config": [{"type": "sleep", "parameters": []}]}, "config[0].parameters must be an object"),
@@ -121,7 +125,9 @@ def test_a_task_that_could_not_be_judged_is_refused_by_file_and_field(
     assert fault in str(told.value)
 
 
-@pytest.mark.parametrize("body", ["", "[]", "[1", "\xff\xfe", "null"])
+@pytest.mark.parametrize(
+    "body", ["", "[]", "[1", "\xff\xfe", "null", "NaN", "9" * 5000, "[" * 100_000, '{"a":' * 100_000]
+)
 def test_a_file_that_is_no_object_is_refused(tmp_path: Path, body: str) -> None:
     path = written(tmp_path)
     path.write_bytes(body.encode("latin-1"))
@@ -138,12 +144,33 @@ def test_a_file_that_is_no_object_is_refused(tmp_path: Path, body: str) -> None:
         ("os/1234-2-WOS", {"id": "1234-WOS-2"}, "1234-WOS-2"),  # as six files of Windows Agent Arena
         ("os/a", {"id": "0b17a146-2934-46c7-8727-73ff6b6483e8"}, "0b17a146-2934-46c7-8727-73ff6b6483e8"),
         ("os/a", {"id": ...}, "a"),
+        ("os/a", {"related_apps": None}, "a"),
     ],
 )
 def test_shapes_of_published_files_are_read(tmp_path: Path, name: str, change: dict[str, Any], file_id: str) -> None:
     one = load_task(written(tmp_path, name, **change))
     assert (one.task_id, one.file_id) == (name, file_id)
     assert bool(one.setup) == ("config" not in change)
+
+
+def test_what_is_no_file_keeps_no_task_from_running(tmp_path: Path) -> None:
+    written(tmp_path, "os/a")
+    (tmp_path / "os" / "folder.json").mkdir()
+    (tmp_path / "os" / "link.json").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "os" / "pipe.json")
+    (tmp_path / "os" / "._a.json").write_bytes(b"\0\5\x16\7")  # what macOS leaves beside each file of an archive
+    (tmp_path / "README.json").write_text("{}")
+    found = load(tmp_path)
+    assert [one.task_id for one in found.tasks] == ["os/a"]
+    assert set(found.unread) == {"os/folder", "os/link", "os/pipe"}
+
+
+@pytest.mark.parametrize("listed", [{}, {"os": []}, {"os": ["gone"]}])
+def test_a_list_without_a_task_that_can_be_read_is_one_line(tmp_path: Path, listed: dict[str, Any]) -> None:
+    written(tmp_path, "os/a")
+    (tmp_path / "list.json").write_text(json.dumps(listed))
+    with pytest.raises(ConfigError, match=r"^options\.list: none of its [01] tasks can be read"):
+        environment.tasks(1, 0, {"folder": str(tmp_path), "list": str(tmp_path / "list.json")})
 
 
 def test_downloads_are_kept_under_the_id_in_the_file(tmp_path: Path) -> None:

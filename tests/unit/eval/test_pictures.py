@@ -2,6 +2,8 @@
 
 import io
 import json
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -111,9 +113,56 @@ def test_what_has_no_single_meaning_is_refused(tmp_path: Path) -> None:
             with pytest.raises(BadFrame, match=rf"picture\.{suffix}: .*{said}"):
                 look(path)
     white = Image.new("RGBA", SIZE, (255, 255, 255, 0))
-    white.putpixel((1, 1), (255, 255, 255, 255))
-    with pytest.raises(BadFrame, match="on white nothing of it is seen"):
-        open_image(saved(tmp_path, white))
+    for grey in (255, 253):
+        white.putpixel((1, 1), (grey, grey, grey, 255))
+        with pytest.raises(BadFrame, match="on white nothing of it is seen"):
+            open_image(saved(tmp_path, white))
+
+
+def png(width: int, bits: int, colours: int, row: bytes, *chunks: tuple[bytes, bytes]) -> bytes:
+    """A PNG of one line with chunks that PIL does not write. colours: PNG's number of the kind, 0 grey, 2 RGB."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, 1, bits, colours, 0, 0, 0))
+    parts = [head, *(chunk(*each) for each in chunks), chunk(b"IDAT", zlib.compress(b"\0" + row)), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def test_one_colour_of_16_bits_that_is_declared_transparent_is_refused(tmp_path: Path) -> None:
+    """PIL reads 8 of the 16 bits, and looks for the colour of 16 among them."""
+    path = tmp_path / "picture.png"
+    row = struct.pack(">6H", 65535, 0, 32768, 0, 65535, 257)
+    path.write_bytes(png(2, 16, 2, row, (b"tRNS", struct.pack(">3H", 65535, 0, 32768))))
+    for look in (open_image, check_image):
+        with pytest.raises(BadFrame, match=r"picture\.png: one colour of 16 bits is declared transparent"):
+            look(path)
+    path.write_bytes(png(2, 16, 2, row))
+    assert [open_image(path).getpixel((x, 0)) for x in (0, 1)] == [(255, 0, 128), (0, 255, 1)]
+
+
+def test_a_gamma_is_applied_unless_a_profile_says_more(tmp_path: Path) -> None:
+    """gAMA of linear light: half of it is 186 on a screen of gamma 2.2. One of 1 / 2.2 changes nothing."""
+    path, row = tmp_path / "picture.png", bytes([128, 128, 0])
+    linear, usual = ((b"gAMA", struct.pack(">I", value)) for value in (100000, 45455))
+    for chunks, shown in (((linear,), 186), ((usual,), 128), ((linear, (b"sRGB", b"\0")), 128), ((), 128)):
+        path.write_bytes(png(1, 8, 2, row, *chunks))
+        assert open_image(path).getpixel((0, 0)) == (shown, shown, 0)
+        assert open_image(open_image(path)).getpixel((0, 0)) == (shown, shown, 0)
+
+
+def test_a_program_is_no_picture_and_never_started(tmp_path: Path) -> None:
+    path = saved(tmp_path, Image.new("RGB", SIZE), "eps")
+    for look in (open_image, check_image, image_size):
+        with pytest.raises(BadFrame, match=r"picture\.eps: EPS is a program"):
+            look(path)
+
+
+def test_what_is_no_picture_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"<html>")
+    with pytest.raises(BadFrame, match=r"a\.png: no picture, or one of a kind that is not read$"):
+        open_image(tmp_path / "a.png")
 
 
 def test_plain_pictures_stay_as_they_are(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.solutions import commands
-from eval.benchmarks.linux_desktop.template import REST
 from eval.benchmarks.linux_desktop.templates import web_rooms, web_shop
+from eval.desktops.home import REST
 from tests.support.cases import every_case
 
 DRAWN = 200

@@ -171,6 +171,16 @@ def test_no_hack_is_worth_anything(name: str, seed: int, stage: FolderStage) -> 
     asyncio.run(go())
 
 
+@every_case("name", WITH_TARGETS)
+def test_of_hacks_on_one_desktop_all_candidates_come_before_other_new_files(name: str, stage: FolderStage) -> None:
+    """After the first file that is too many every judgement is 0, whatever else a hack does."""
+    template = instance(name, "test", 1_000_000)
+    start = asyncio.run(at_start(template, stage))
+    found = list(hacks(template, start))
+    new = [hack.name for hack in found if {*hack.files} - {*template.targets()}]
+    assert new[0] == "all candidates at once"
+
+
 def folder(path: Path) -> None:
     path.mkdir()
 

@@ -49,6 +49,15 @@ def test_a_prompt_that_cannot_be_used_is_found_before_the_epoch_that_has_it() ->
     Prompts(mixed({later}), [], Faults()).check(8)  # a training of one epoch never comes to it
 
 
+def test_two_texts_that_spell_a_control_token_together_are_found() -> None:
+    one = sample("large 0")
+    content = one.messages[0]["content"]
+    at = next(at for at, part in enumerate(content) if part["type"] == "text")
+    content[at : at + 1] = [{"type": "text", "text": text} for text in ("a<|im_", "end|>")]
+    with pytest.raises(ConfigError, match=r"special_token: .*im_end"):
+        Prompts([one], [], Faults()).check(1)
+
+
 def test_what_is_left_out_is_counted_once_and_the_others_are_all_drawn() -> None:
     bad = {*range(0, 40, 3)}
     faults = Faults("skip")

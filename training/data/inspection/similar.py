@@ -1,20 +1,22 @@
 """Finds episodes and steps of two sides that are the same but for details of their frames: a pixel, a clock, a cursor,
 another compression.
 
-Goal and actions are the same, and the frames look alike, one by one (`training.data.similar_images`).
+Goal and actions are the same, and the frames look alike, one by one. They are found by the index of
+`training.data.similar_images`, without comparing each thing of one side with each of the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from training.data.inspection.look import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import ContentKeys, Shared, StepPlace, groups
-from training.data.similar_images import alike, thumbnail
+from training.data.similar_images import HASH, ThumbnailIndex, Thumbnails, thumbnail
 
 LEVELS: Final = ("similar episode", "similar step")
+Members = dict[tuple[str, tuple[str, ...]], list[int]]  # content, frames -> things
 
 
 def similar(
@@ -65,13 +67,17 @@ class _Looks:
         self.episodes = episodes
         self.held: dict[str, tuple[tuple[int, int], Any]] = {}
 
-    def of(self, episode: int, step: int) -> tuple[tuple[tuple[int, int], ...], Any]:
-        """Of each frame of an episode, or of one step's: the sizes, and the thumbnails (frames, HASH, HASH + 1)."""
+    def shas(self, episode: int, step: int) -> tuple[str, ...]:
+        """Of all frames of an episode, or of one step's."""
+        images = self.episodes[episode].images
+        return tuple(images if step < 0 else images[step : step + 1])
+
+    def of(self, shas: Sequence[str]) -> Thumbnails:
         import numpy as np
 
-        images = self.episodes[episode].images
-        looks = [self._of(image) for image in (images if step < 0 else images[step : step + 1])]
-        return tuple(size for size, _ in looks), np.stack([small for _, small in looks])
+        looks = [self._of(sha) for sha in shas]
+        small = np.stack([small for _, small in looks]) if looks else np.empty((0, HASH, HASH + 1), np.int16)
+        return Thumbnails(tuple(size for size, _ in looks), small)
 
     def _of(self, sha: str) -> tuple[tuple[int, int], Any]:
         if sha not in self.held:
@@ -91,24 +97,46 @@ class _Level:
     own: Any
     at: Any
 
+    def frames(self, members: Any, side: int, looks: _Looks) -> Members:
+        """The members of one side, by content and frames: the content of an episode is without its final frame."""
+        found: Members = {}
+        for member in members[self.side[members] == side].tolist():
+            shas = looks.shas(int(self.own[member]), int(self.at[member]))
+            found.setdefault((str(self.same[member]), shas), []).append(member)
+        return found
 
-def _pairs(level: _Level, members: Any, first: int, second: int, looks: _Looks) -> Iterator[tuple[int, int]]:
-    """The things of a group that are alike, of the one side and of the other."""
-    import numpy as np
 
-    ours: dict[Any, list[tuple[int, Any]]] = {}  # by the frames' sizes
-    for one in members[level.side[members] == first].tolist():
-        sizes, small = looks.of(int(level.own[one]), int(level.at[one]))
-        ours.setdefault(sizes, []).append((one, small))
-    stacks = {sizes: np.stack([small for _, small in held]) for sizes, held in ours.items()}
-    for other in members[level.side[members] == second].tolist():
-        sizes, small = looks.of(int(level.own[other]), int(level.at[other]))
-        if sizes not in stacks:
-            continue
-        for place in np.flatnonzero(alike(stacks[sizes], small)).tolist():
-            one = ours[sizes][place][0]
-            if level.same[one] != level.same[other]:
-                yield one, other
+@dataclass
+class _Found:
+    """What two sides have alike: the contents of the second, the number of things of each, and one pair for each thing
+    of the second."""
+
+    contents: set[str] = field(default_factory=set)
+    first: int = 0
+    second: int = 0
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _search(level: _Level, first: int, second: int, looks: _Looks) -> _Found:
+    found = _Found()
+    for members in level.across:
+        ours, theirs = (level.frames(members, side, looks) for side in (first, second))
+        found.first += sum(len(ours[key]) for key in _matches(ours, theirs, looks))
+        for key, other in _matches(theirs, ours, looks).items():
+            found.contents.add(key[0])
+            found.second += len(theirs[key])
+            found.pairs += [(other, member) for member in theirs[key]]
+    return found
+
+
+def _matches(some: Members, others: Members, looks: _Looks) -> dict[tuple[str, tuple[str, ...]], int]:
+    """What looks like another content of the others: a member of that, or of one of several."""
+    index, any_of = ThumbnailIndex(), {}
+    for (content, shas), members in others.items():
+        index.add(None, content, looks.of(shas))
+        any_of[content] = members[0]
+    found = {key: next(index.near(None, key[0], looks.of(key[1])), None) for key in some}
+    return {key: any_of[content] for key, content in found.items() if content is not None}
 
 
 def _shared(level: _Level, names: list[str], looks: _Looks, examples: int) -> Iterator[Shared]:
@@ -117,16 +145,16 @@ def _shared(level: _Level, names: list[str], looks: _Looks, examples: int) -> It
 
     for first in range(len(names)):
         for second in range(first + 1, len(names)):
-            pairs = [pair for members in level.across for pair in _pairs(level, members, first, second, looks)]
-            if pairs:
+            found = _search(level, first, second, looks)
+            if found.pairs:
                 yield Shared(
                     level.name,
                     names[first],
                     names[second],
-                    len({level.same[other] for _, other in pairs}),
-                    len({one for one, _ in pairs}),
-                    len({other for _, other in pairs}),
+                    len(found.contents),
+                    found.first,
+                    found.second,
                     int((level.side == first).sum()),
                     int((level.side == second).sum()),
-                    [(place(one), place(other)) for one, other in pairs[:examples]],
+                    [(place(one), place(other)) for one, other in found.pairs[:examples]],
                 )

@@ -23,7 +23,7 @@ from eval.config import ConfigError
 from eval.desktop import BadFrame
 from eval.episodes.images import AnyImage, check_image, image_size
 from eval.prompts import Message
-from eval.prompts.tokens import control_token
+from eval.prompts.tokens import control_token, joined
 from training.data.faults import BadSample, Faults
 from training.data.samples import check_shape, open_image
 from training.data.similar_images import HASH, ThumbnailIndex, Thumbnails, thumbnail
@@ -239,14 +239,27 @@ def _checked(line: bytes, folder: Path, whole: dict[str, bool]) -> Pair:
             raise BadSample("image_broken", name)
     if pair.chosen.strip() == pair.rejected.strip():
         raise BadSample("equal_sides", pair.chosen)
-    texts = [part.get("text", "") for turn in pair.prompt for part in turn["content"]]
+    parts = [part for turn in pair.prompt for part in _parts(turn)]
+    texts = [part.get("text", "") for part in parts]
     for text in (*texts, pair.chosen, pair.rejected):
         if token := control_token(text, CONTROL_TOKENS):
             raise BadSample("special_token", f"a text holds {token}, a control token")
-    places = sum(part.get("type") == "image" for turn in pair.prompt for part in turn["content"])
+    places = sum(part.get("type") == "image" for part in parts)
     if places != len(pair.images):
         raise BadSample("image_count", f"{places} places in the prompt, {len(pair.images)} images")
     return pair
+
+
+def _parts(turn: Message) -> list[dict[str, Any]]:
+    """Raises BadSample."""
+    content = turn.get("content")
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise BadSample(
+            "broken_line", 'prompt: a turn is {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}'
+        )
+    if odd := next((part for part in content if not isinstance(part.get("text", ""), str)), None):
+        raise BadSample("broken_line", f"prompt: a text is no text: {odd!r:.80}")
+    return joined(content)
 
 
 def publish(temporary: Path, folder: Path, report: Mapping[str, Any]) -> None:

@@ -47,7 +47,9 @@ def save(hand: Hand) -> Work:
 
 @dataclass(frozen=True)
 class SheetTask(Instance):
-    """A table of things, amounts and prices, in A1 to C6."""
+    """A table of things, amounts and prices, in A1 to C6. `may_freeze`: how many rows may be frozen."""
+
+    may_freeze: ClassVar = 0
 
     file: str
     things: tuple[str, ...]
@@ -79,7 +81,9 @@ class SheetTask(Instance):
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         book = read_workbook(await saved_parts(stage, self.file, self.start))
         found = self.judged(book)
-        return replace(found, spoiled=(*found.spoiled, *book.looks(lambda sheet, name: self.may_look(name))))
+        return replace(
+            found, spoiled=(*found.spoiled, *book.looks(lambda sheet, name: self.may_look(name), self.may_freeze))
+        )
 
     @abstractmethod
     def judged(self, book: Workbook) -> TemplateJudgement:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
+from eval.benchmarks.linux_desktop.document_frame import frozen
 from eval.benchmarks.linux_desktop.documents import (
     Cell,
     at,
     book_file,
-    parsed,
-    qualified,
     saved_parts,
     sheet_file,
 )
@@ -71,6 +70,7 @@ class FreezeHeadings(SheetTask):
     """The first row stays when one scrolls."""
 
     about: ClassVar = About("calc-freeze", (CALC,), "medium", 5)
+    may_freeze: ClassVar = 1
 
     @property
     def request(self) -> str:
@@ -80,13 +80,7 @@ class FreezeHeadings(SheetTask):
         )
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        told: dict[str, str] = {}
-        if "settings.xml" in book.parts:
-            for item in parsed(book.parts, "settings.xml").iter(qualified("config", "config-item")):
-                told.setdefault(item.get(qualified("config", "name"), ""), item.text or "")
-        rows = (told.get("VerticalSplitMode"), told.get("VerticalSplitPosition")) == ("2", "1")
-        columns = told.get("HorizontalSplitMode") == "2" and told.get("HorizontalSplitPosition") != "0"
-        return judged(("the row is frozen", 1.0, self.kept(book) and rows), spoiled={"a column is frozen": columns})
+        return judged(("the row is frozen", 1.0, self.kept(book) and frozen(book.parts)[0] == 1))
 
     def oracle(self, hand: Hand) -> Work:
         yield from hand.menu("View", "Freeze Cells", "Freeze First Row")

@@ -84,11 +84,11 @@ class TextTask(Instance):
         return found.lines == list(self.lines)
 
     def changed(self, found: Written, *but: str) -> dict[str, bool]:
-        """What is spoiled: something besides lines was added, or a line became a heading, a list or looks different. Of
-        the lines `but`, nothing is said."""
+        """What is spoiled: something besides lines was added or changed, or a line became a heading, a list or looks
+        different. Of the lines `but`, nothing is said."""
         others = [each for each in found.paragraphs if each.text.strip() and each.text not in but]
         return {
-            "something was added": bool(found.added),
+            **dict.fromkeys(found.added, True),
             "another line is a heading": any(each.level for each in others),
             "another line is in a list": any(each.listed for each in others),
             "another line looks different": any(

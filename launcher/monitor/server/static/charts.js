@@ -3,13 +3,14 @@
 (() => {
   const section = document.getElementById("charts");
   if (!section) return;
-  const run = section.dataset.run;
+  const { metrics, event } = section.dataset;  // where the curves are, and what tells that they changed
   const plots = document.getElementById("plots");
   const note = document.getElementById("charts-note");
   const smooth = document.getElementById("smooth");
   const scale = document.getElementById("log-scale");
   const others = new URLSearchParams(location.search).getAll("with");
   const colours = ["--s0", "--s1", "--s2", "--s3", "--s4", "--s5"];
+  const dashes = [[], [6, 4], [2, 3], [10, 3, 2, 3]];  // of each further six lines
   let charts = [];
   let notes = [];
   const drawn = new Map();  // of each metric: its figure, its plot and how it is drawn
@@ -53,7 +54,8 @@
       scales: { x: { time: false }, y: { distr: scale.checked ? 3 : 1, ...(zeros ? { range: [0, 1] } : {}) } },
       axes: [axis, { ...axis, size: 64, values: (_, marks) => marks.map(written) }],
       series: [{ label: "step" }, ...chart.lines.map((line, index) => ({
-        label: line.run, stroke: colour(colours[index % colours.length]), width: 1.5, spanGaps: true, points: { show: line.points.length < 40 },
+        label: line.run, stroke: colour(colours[index % colours.length]), width: 1.5, spanGaps: true,
+        dash: dashes[Math.floor(index / colours.length) % dashes.length], points: { show: line.points.length < 40 },
       }))],
     }, table(chart.lines), figure);
   }
@@ -71,7 +73,8 @@
       if (!plot) figure.append(document.createElement("figcaption"));
       if (plots.children[index] !== figure) plots.insertBefore(figure, plots.children[index] || null);
       const last = chart.lines[0].points.at(-1);
-      const caption = `${chart.metric}: ${Number(last[1].toPrecision(6))} at step ${last[0]}`;
+      const alone = chart.lines.length === 1 || !section.dataset.group;
+      const caption = alone ? `${chart.metric}: ${Number(last[1].toPrecision(6))} at step ${last[0]}` : chart.metric;
       if (figure.firstChild.textContent !== caption) figure.firstChild.textContent = caption;
       if (way === before) {
         const [steps, { min, max }] = [plot.data[0], plot.scales.x];
@@ -96,7 +99,7 @@
   async function load() {
     try {
       const query = new URLSearchParams(others.map((other) => ["with", other]));
-      const answer = await fetch(`/runs/${run}/metrics.json?${query}`);
+      const answer = await fetch(`${metrics}?${query}`);
       if (!answer.ok) throw new Error(String(answer.status));
       ({ charts, notes } = await answer.json());
       whenReleased(plots, draw);
@@ -107,7 +110,7 @@
 
   let waiting = 0;
   const soon = () => { waiting ||= setTimeout(() => { waiting = 0; load(); }, 1000); };
-  document.body.addEventListener(`run-${run}`, soon);
+  document.body.addEventListener(event, soon);
   document.body.addEventListener("again", soon);
   smooth.addEventListener("input", draw);
   scale.addEventListener("change", draw);

@@ -73,6 +73,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": "x"}, "a list of turns"),
     ({"prompt": chat()["messages"][:1], "completion": chat()["messages"]}, "completion: it is one turn"),
     ({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "<image>"}]}]}, "not both"),
+    (chat(image_path="1.png"), "unknown_field: image_path"),
+    (chat(images=["1.png"], video_file="a"), "unknown_field: video_file"),
+    (chat(images=["1.png"], screenshot_link="https://a/b"), "unknown_field: screenshot_link"),
+    (chat(file_name="1.PNG"), "unknown_field: file_name"),
+    (chat(meta={"files": ["a.txt", "b.webm "]}), "unknown_field: meta"),
+    (chat(source="data:image/png;base64,AAAA"), "unknown_field: source"),
 ]  # fmt: skip
 
 
@@ -84,6 +90,27 @@ def test_what_carries_content_and_is_not_understood_is_named(row: dict[str, Any]
 
 def test_what_says_nothing_is_passed_over() -> None:
     assert len(read_row(chat(id=7, source="web", tools=None, videos=[], num_tokens=4, system="")).turns) == 2
+    about = {"image_id": 7, "image_width": 40, "photo_license": "CC0", "url": "https://a/1.png", "file": "a.txt"}
+    assert read_row(chat(images=["1.png"], **about)).pictures == ["1.png"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<|image_1|> Who?", "Who? <img>1.png</img>", "<image 1> Who?", "[IMG] Who?", "<ImageHere>Who?", "![who](1.png)?"],
+)
+def test_the_mark_of_another_project_is_no_text(text: str) -> None:
+    """Where it names the picture's place, the picture would stand elsewhere, and the mark be learnt as text."""
+    turns = [{"role": "user", "content": text}, {"role": "assistant", "content": "Kane. ![he](he.png)"}]
+    with pytest.raises(BadSample, match=r"unknown_part: .*is no place of a picture here; write <image>"):
+        read_row({"messages": turns, "images": ["1.png"]})
+    turns[0]["content"] = f"<image>{text}"  # with a place of its own it is what the user says
+    assert read_row({"messages": turns, "images": ["1.png"]}).turns[0]["content"][1]["text"] == text
+    assert read_row({"messages": [{"role": "user", "content": text}, turns[1]]}).pictures == []
+
+
+def test_a_pairs_question_comes_before_its_answer_in_whatever_order_it_is_written() -> None:
+    pairs = [{"assistant": "Kane.", "human": "Who?"}, {"user": "Sure?", "bot": "Yes."}]
+    assert [turn["role"] for turn in read_row({"conversation": pairs}).turns] == ["user", "assistant"] * 2
 
 
 def test_parts_of_a_table_name_their_pictures_by_number() -> None:

@@ -28,6 +28,10 @@ def pair(chosen: str, rejected: str, image: str = "images/a.png", task: str = "t
     return Pair(chosen=chosen, rejected=rejected, **values)
 
 
+def text_parts(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
 def gate(folder: Path, policy: str = "fail", test_share: float = 0.0) -> Gate:
     return Gate(folder, Dsl(2), Faults(policy), test_share)  # type: ignore[arg-type]
 
@@ -178,6 +182,11 @@ def spoil(made: Path, number: int, **changes: Any) -> None:
         ({"rejected": HIT}, "equal_sides"),
         ({"chosen": None}, "broken_line"),
         ({"winner": "chosen"}, "broken_line"),
+        ({"prompt": [{"role": "user", "content": "Go on."}]}, "broken_line"),
+        ({"prompt": [{"role": "user", "content": [{"type": "text", "text": None}]}]}, "broken_line"),
+        ({"prompt": [{"role": "user"}]}, "broken_line"),
+        # two texts spell a token together
+        ({"prompt": [{"role": "user", "content": text_parts("a<|im_", "end|>b")}], "images": []}, "special_token"),
     ],
 )
 def test_a_reader_refuses_or_skips_a_bad_line(made: Path, changes: dict[str, Any], reason: str) -> None:

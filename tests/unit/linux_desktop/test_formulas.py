@@ -1,0 +1,48 @@
+"""What formulas work out: whole columns and rows, ranges that are moved, values that are not needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from eval.benchmarks.linux_desktop.formulas import NotRead, Sheets, worked_out
+
+ROWS = [["thing", "amount", "price"], ["ink", 2.0, 30.0], ["rice", 5.0, 70.0]]
+BOOK = Sheets({"Sheet1": ROWS, "Other": [[1.0]]}, {})
+ROW = 2, 1  # the place of C2
+
+
+@pytest.mark.parametrize(
+    ("formula", "value"),
+    [
+        ("of:=[.B:.B]*[.C:.C]", 60.0),
+        ("of:=[.B$1:.B$3]*[.C$1:.C$3]", 60.0),
+        ("of:=[.B1:.B1048576]*[.C1:.C1048576]", 60.0),
+        ("of:=SUM([.B:.B])", 7.0),
+        ("of:=SUM([.2:.2])", 32.0),
+        ("of:=SUM([$Other.A:.A])", 1.0),
+        ("of:=SUM(OFFSET([.B1];1;0;2;1))", 7.0),
+        ("of:=SUM(OFFSET([$Sheet1.B1];1;1;2;1))", 100.0),
+    ],
+)
+def test_a_formula_works_out(formula: str, value: float) -> None:
+    assert worked_out(formula, BOOK, "Sheet1", ROW, None) == value
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "of:=[.A:.A]*[.B:.B]",  # a text in this row
+        "of:=SUM([.A:.A]*[.B:.B])",
+        "of:=[.B]",
+        "of:=SUM([.:.])",
+        "of:=SUM(OFFSET([.B1];-1;0;2;1))",
+        "of:=SUM(OFFSET([.B1];0.5;0;2;1))",
+        "of:=SUM(OFFSET([.B1];1;0;0;1))",
+        'of:=SUM(OFFSET("B1";1;0;2;1))',
+        "of:=SUM(OFFSET([.B1];1;0))",
+        "of:=SUM(OFFSET([$None.B1];1;0;2;1))",
+    ],
+)
+def test_what_has_no_value_is_not_read(formula: str) -> None:
+    with pytest.raises(NotRead):
+        worked_out(formula, BOOK, "Sheet1", ROW, None)
