@@ -41,7 +41,7 @@ class Situation(NamedTuple):
     shared: bool = False
     queue: bool = False  # the backend is this machine's own, and its supervisor ends what cannot start
     waited: float = 0.0  # seconds since the backend whose turn it is got the run
-    start_limit: float | None = None  # limits.start_deadline
+    start_deadline: float | None = None  # of the limits: seconds
     deletion: Reason | None = None  # a reaper has noted that it deletes the object, and why
     interrupted: bool = False  # a submit of the run was interrupted on this machine
     # what this reaper has done about the run
