@@ -16,8 +16,8 @@ _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h; it outlives exec
 
 
 def die_with_parent(command: Sequence[str]) -> list[str]:
-    """The words that run `command` tied to this process. Start them in a thread that lives as long as the program
-    shall: the kernel sends the signal when that thread ends."""
+    """The command line that runs `command` and ends it when this process ends. Start it from a thread that lives as
+    long as the program is to run: the kernel sends the signal when that thread ends."""
     return [sys.executable, "-P", "-m", __name__, str(os.getpid()), *command]
 
 

@@ -198,8 +198,12 @@ class Carries(Protocol):
         ...
 
     def kept(self, run: str, placements: Collection[Placement]) -> bool:
-        """Whether a tool that applies objects from Git has the run's object on a list of its own, so that it makes it
-        again when it is gone. `placements`: of the run's processes. False where nobody tells. Raises SlipwayError."""
+        """Whether a GitOps tool manages the run's object: the tool creates the object again after a deletion.
+
+        placements  of the run's processes
+
+        False also where no tool can be asked. Raises SlipwayError.
+        """
         ...
 
 

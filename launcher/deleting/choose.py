@@ -10,7 +10,7 @@ from launcher.deleting.survey import Known
 
 
 @dataclass(frozen=True)
-class Selection:
+class DeletionSelection:
     """Selects ended runs by all the given criteria together; without any criterion, none.
 
     older_than  seconds since their end, by the store's clock
@@ -27,7 +27,7 @@ class Selection:
         return self.older_than is not None or bool(self.labels) or bool(self.states) or self.keep is not None
 
 
-def selected(runs: Mapping[str, Known], wanted: Selection, now: float) -> list[str]:
+def selected(runs: Mapping[str, Known], wanted: DeletionSelection, now: float) -> list[str]:
     """The selected runs, the oldest first, including those that must stay."""
     if not wanted.any:
         return []
@@ -44,19 +44,20 @@ def selected(runs: Mapping[str, Known], wanted: Selection, now: float) -> list[s
     return [known.run for known in sorted(chosen, key=lambda known: (known.ended, known.run))]
 
 
-def _matches(known: Known, wanted: Selection) -> bool:
+def _matches(known: Known, wanted: DeletionSelection) -> bool:
     if wanted.states and known.outcome not in wanted.states:
         return False
     return all(key in known.labels and value in (None, known.labels[key]) for key, value in wanted.labels.items())
 
 
 def find_needed(runs: Mapping[str, Known], going: Collection[str], *, whole: bool = True) -> dict[str, str]:
-    """Which runs of `going` must stay, and why. `whole`: their outputs would be deleted, not only some checkpoints.
+    """Run -> why it must stay, for the runs of `going` that another run needs.
 
-    Beside a run that cannot be read, which may need each of them, all stay, but not that run itself. A run that has not
-    ended needs the runs that it names, every run that did a work which it reads, and every run with
-    its own work, whose results it may be adopting at this moment. A run whose results were adopted stays as long as one
-    of the adopting runs stays.
+    whole  the runs' outputs are to be deleted; False: only some of their checkpoints
+
+    An open run needs the runs that its inputs name, the runs that did a work which it reads, and the runs of its own
+    work: it may be adopting their results now. A run whose results were adopted stays while an adopting run stays. A
+    run that cannot be read may need any other: then all others stay.
     """
     named: dict[str, str] = {}
     wanted: dict[str, str] = {}

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from launcher.decoding import decode
-from launcher.deleting.choose import Selection, find_needed, selected
+from launcher.deleting.choose import DeletionSelection, find_needed, selected
 from launcher.deleting.survey import Known, Survey, glance, leftovers, sized, survey
 from launcher.errors import Conflict, Unreachable
 from launcher.protocol.records import Complete
@@ -82,7 +82,7 @@ class DeletionPlan:
 
 
 def plan_gc(
-    store: Store, wanted: Selection, *, checkpoints: bool = False, grace: float = GRACE, may_act: bool = True
+    store: Store, wanted: DeletionSelection, *, checkpoints: bool = False, grace: float = GRACE, may_act: bool = True
 ) -> DeletionPlan:
     """What `launcher gc` would delete. `checkpoints`: only checkpoints of the selected runs, except the newest
     `wanted.keep` of each run and the trainer's best; `wanted.keep` then selects no runs. `may_act`: False writes
@@ -92,7 +92,9 @@ def plan_gc(
         return _plan_gc(store, wanted, checkpoints, grace, proof)
 
 
-def _plan_gc(store: Store, wanted: Selection, checkpoints: bool, grace: float, proof: ListProof) -> DeletionPlan:
+def _plan_gc(
+    store: Store, wanted: DeletionSelection, checkpoints: bool, grace: float, proof: ListProof
+) -> DeletionPlan:
     surveyed = survey(store, proof, checkpoints=checkpoints)
     which = replace(wanted, keep=None, older_than=wanted.older_than or 0.0) if checkpoints else wanted
     going = selected(surveyed.runs, which, surveyed.now)

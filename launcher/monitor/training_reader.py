@@ -1,7 +1,7 @@
-"""What a training by reinforcement tells (`records/` of its results) as rows of the database.
+"""Reads the records of a reinforcement learning run (`records/` of its results) into rows of the database.
 
-The pieces are read in their order, each once: a piece that is closed never changes, so the next look begins after it.
-Where a training went on from a checkpoint, what it had told of later steps is not there any more.
+The pieces are read in order, each once: a closed piece never changes, so the next reading begins after the last closed
+one. A training that resumed from a checkpoint has discarded its records of later steps; their rows are deleted.
 """
 
 from __future__ import annotations

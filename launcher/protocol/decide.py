@@ -230,15 +230,18 @@ def budget(held: float, limit: float | None) -> Stop | None:
 
 
 def ceiling(spent: Decimal, amount: Decimal, currency: str) -> Stop | None:
-    """Ends a command when the runs of its group have cost what they may cost together. `spent`: by all of them, with
-    what it costs to stop those that live."""
+    """Ends a command when its group has spent its ceiling.
+
+    spent   the cost of all runs of the group, and of stopping those that still run
+    amount  the group's ceiling
+    """
     if spent < amount:
         return None
     return Stop(Reason.BUDGET, f"the runs of its group may cost {amount} {currency} together, and have")
 
 
 def idle(seconds: float, limit: float | None) -> Stop | None:
-    """Ends a command whose GPUs have done nothing for too long. `seconds`: since they last did something."""
+    """Ends a command whose GPUs are idle. `seconds`: for which they have been idle; `limit`: None: for ever."""
     if limit is None or seconds < limit:
         return None
     return Stop(Reason.IDLE, f"the GPUs have done nothing for {seconds:.0f} s")

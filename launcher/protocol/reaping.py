@@ -41,7 +41,7 @@ class Situation(NamedTuple):
     shared: bool = False
     queue: bool = False  # the backend is this machine's own, and its supervisor ends what cannot start
     waited: float = 0.0  # seconds since the backend whose turn it is got the run
-    patience: float | None = None  # limits.start_deadline
+    start_deadline: float | None = None  # of the limits: seconds
     deletion: Reason | None = None  # a reaper has noted that it deletes the object, and why
     interrupted: bool = False  # a submit of the run was interrupted on this machine
     # what this reaper has done about the run
@@ -51,11 +51,11 @@ class Situation(NamedTuple):
     ended: bool = False  # it has tried to delete the object
 
 
-def patience(now: Situation) -> float | None:
+def start_limit(now: Situation) -> float | None:
     """Seconds that a run may wait for its first process; None: for ever."""
-    if now.patience is None and now.evidence in CAN_NOT_START:
+    if now.start_deadline is None and now.evidence in CAN_NOT_START:
         return HOPELESS
-    return now.patience
+    return now.start_deadline
 
 
 def deleted(now: Situation) -> bool:
@@ -65,7 +65,7 @@ def deleted(now: Situation) -> bool:
 
 def overdue(now: Situation) -> bool:
     """Whether the run has waited too long for its first process."""
-    limit = patience(now)
+    limit = start_limit(now)
     if limit is None or now.run.since_move or deleted(now):
         return False
     return not now.shared and now.waited > limit

@@ -23,7 +23,7 @@ from launcher.runtime.process.signals import Signals
 from launcher.runtime.secrets import credentials
 from launcher.runtime.secrets.masking import Masker
 from launcher.runtime.settings import MemberAddress
-from launcher.runtime.store_fault import StoreFault
+from launcher.runtime.store_fault import StoreFaultFile
 from launcher.runtime.uploads.log_stream import OutputStream
 from launcher.runtime.uploads.spool import Spool, lost_here
 from launcher.spec.hashing import decode_job, run_id
@@ -36,7 +36,7 @@ from launcher.version import __version__
 
 def main(environ: Mapping[str, str]) -> int:
     """Runs one attempt. Returns the container's exit code (launcher.reasons)."""
-    procs.become_subreaper()
+    procs.become_subreaper()  # before the command: orphans of its processes come to this one, and can be ended
     try:
         leash = Leash.fork()  # while there are no threads
     except OSError as error:
@@ -53,7 +53,7 @@ def main(environ: Mapping[str, str]) -> int:
 def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
     try:
         address = MemberAddress.read(environ)
-        trouble = StoreFault(address.workdir)
+        trouble = StoreFaultFile(address.workdir)
         store = open_store(address.store, there=True)
         job = load_job(address, store)
     except Unreachable as error:
@@ -63,6 +63,7 @@ def on_a_leash(environ: Mapping[str, str], leash: Leash) -> int:
     except (SlipwayError, OSError) as error:
         print(f"[slipway] {Reason.CONFIG_ERROR}: {error}", flush=True)
         return EXIT_NEVER
+    # from here on everything goes into the run's log, with every secret masked
     folders = Folders.at(address.workdir)
     spool = Spool(folders.runtime / "log", mark=lost_here)
     secrets = {environ[name] for name in job.secrets if environ.get(name)}

@@ -11,7 +11,7 @@ TROUBLE: Final = "store-trouble"  # the file's name
 _LONGEST: Final = 2000  # characters
 
 
-class StoreFault:
+class StoreFaultFile:
     """Writes what is wrong with the store; "" when nothing is. Never raises: the local disk may be full too."""
 
     def __init__(self, workdir: Path | None) -> None:

@@ -42,6 +42,7 @@ class OpenRun:
         self.said = ask_backend(store, view, backend_of)
         if not plan:  # before anything is concluded from the absence of its object
             note_if_applied(store, view, self.said, backend_of(view.placed or job))
+        # a noted deletion is read only where the backend has nothing and says nothing: one request less for every run
         self.deletion = self._deletion()
         self.now = self._situation()
         self.doomed: Handle | None = None  # the object that is about to be deleted
@@ -87,7 +88,7 @@ class OpenRun:
             shared=said.seen is not None and bool(said.active) and said.seen.handle.name != view.run,
             queue=traits(self.backend).on_this_machine,
             waited=view.now - self._waits_since(),
-            patience=self.job.limits.start_deadline,
+            start_deadline=self.job.limits.start_deadline,
             deletion=self.deletion.reason if self.deletion is not None else None,
             interrupted=bool(said.repair),
         )
@@ -110,9 +111,11 @@ class OpenRun:
         told = self.said.message
         if not reaping.overdue(self.now):
             return told
-        return f"not started within {reaping.patience(self.now):g} s{': ' + told if told else ''}"
+        return f"not started within {reaping.start_limit(self.now):g} s{': ' + told if told else ''}"
 
     def _end_former(self) -> None:
+        """Cancels the run's objects on the backends that it has left. A row says where one was found."""
+
         def stopped(name: str) -> None:
             self.done.append(Reaped(self.view.run, "stopped", f"{name} still had it; it has moved on"))
 
@@ -190,6 +193,7 @@ class OpenRun:
         run, end = self.view.run, f"{step.verdict.outcome}: {step.verdict.reason}"
         if not self.plan:
             last = reaping.concluded(self.now)
+            # reads the run again: what changed since may have another end, or none
             result = finish(
                 self.store,
                 run,

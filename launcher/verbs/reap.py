@@ -57,6 +57,7 @@ def reap(
     applied = {row.run for row in noted}
     rows = [row for row in rows if row.did != "unknown" or row.run not in applied] + noted
     runs += [row.run for row in noted if row.did == "noted" and not plan]
+    # after the objects: a run whose object was just ended has its end written in the same pass
     lines, problems = read_lines(store, runs, cache=cache)
     told = {row.run for row in rows if row.did == "unreachable"}
     for problem in problems:

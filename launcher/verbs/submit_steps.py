@@ -157,6 +157,7 @@ class GroupSubmit:
             pass
 
     def put_job(self, run: str, one: PendingRun) -> None:
+        """Creates job.json: from now on the run is meant, and any submit of it goes on from here."""
         one.wrote = not self.plan and self.store.create(layout.RunKeys(run).job, encode_job(as_written(one.job)))
         if not self.plan and not one.wrote:
             stored = decode_job(self.store.get(layout.RunKeys(run).job))
@@ -262,6 +263,7 @@ class GroupSubmit:
             handles = self.backend.submit(Rendered(documents, objects), [pending.job for pending in chosen.values()])
             for run, pending in chosen.items():
                 pending.handle = handles[run]
+        # a cancel that came between the reading and backend.submit found nothing to end
         heads = self.threads.map(lambda run: self.store.head(layout.RunKeys(run).cancel), chosen)
         for pending, cancelled in zip(chosen.values(), heads, strict=True):
             pending.known = pending.known._replace(

@@ -50,8 +50,7 @@ def test_a_folder_holds_few_modules() -> None:
 
 def test_no_exception_outlives_its_reason() -> None:
     for name, count in LARGER.items():
-        assert side_by_side(ROOT / name) == count, f"{name}: lower its number here, or take it out"
-        assert count > MOST
+        assert MOST < side_by_side(ROOT / name) <= count, f"{name}: take it out of LARGER"
     for name in ONE_KIND:
         assert side_by_side(ROOT / name) > MOST
 

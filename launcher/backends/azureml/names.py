@@ -78,7 +78,7 @@ def lifetime(job: ResolvedJob) -> int:
 
 
 def idle(pool: Mapping[str, Any]) -> int:
-    """Seconds without a job after which Azure stops an instance of a pool."""
+    """Seconds without a job after which Azure stops an instance of this pool."""
     return int(pool.get("idle", IDLE))
 
 

@@ -117,7 +117,7 @@ def access(job: ResolvedJob) -> dict[str, str]:
     }
 
 
-class RenewedAccess:
+class LaunchAccess:
     """The variables of `access` for each launch of a job's machines, made anew once they are older than `FRESH`: their
     life must not pass while submit waits for capacity."""
 

@@ -466,7 +466,7 @@ class LambdaBackend:
 def _given(job: ResolvedJob) -> Given:
     """What each launch of the job's machines is given. Raises Unreachable where there is no access to the store: now,
     and not after hours of waiting for capacity."""
-    held = access.RenewedAccess(job)
+    held = access.LaunchAccess(job)
     held.get()
 
     def given(machine: MachineRequest, number: str) -> tuple[MachineRequest, str]:

@@ -58,7 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.cli.arguments import parse_labels
-    from launcher.deleting.choose import Selection
+    from launcher.deleting.choose import DeletionSelection
     from launcher.deleting.plan import plan_gc
     from launcher.spec.profile import load_profile
     from launcher.store.known_stores import marked, memory, open_known
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.checkpoints and args.keep == 0:
         raise BadInput("--keep: a run keeps its newest checkpoint; `launcher rm` deletes all that it has")
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
-    wanted = Selection(args.older_than, parse_labels(args.label), tuple(args.state), args.keep)
+    wanted = DeletionSelection(args.older_than, parse_labels(args.label), tuple(args.state), args.keep)
     may_act = deleting.may_act(args)
     if may_act and not store.url.startswith("file:"):  # a folder has one where a submit or a push made the store
         make_store(store, marked(memory(os.environ), store.url))

@@ -95,9 +95,11 @@ class MemberAttempt:
         where = f"{context.address.placement.host}, Python {platform.python_version()}, slipway {__version__}"
         context.say(f"attempt {context.attempt} of {context.address.run}, {context.member}, on {where}")
         reason, message = self.guarded(self.run)
+        # the command is gone: SIGTERM now only shortens what is left
         self.signals.on_terminate = self.member.interrupt
         if self.outcome is not None and reason in (Reason.USER_ERROR, Reason.CONFIG_ERROR):
             reason, message = self.guarded(lambda: self.own_fault(reason, message))
+        # outputs before the reason is final: a run succeeds only when every output has its manifest
         self.state.phase = "saving"
         flushed, trouble = self.guarded(lambda: self.flush(reason))
         if flushed is not Reason.SUCCEEDED and reason is Reason.SUCCEEDED:
@@ -112,6 +114,7 @@ class MemberAttempt:
                 context.say(trouble)
         self.state.stored = self.stored()
         self.metrics_spool.close()
+        # the exit comes last: whoever reads it reads everything else of this rank
         return self.member.end(self.exit(reason, message), outputs_done=reason is Reason.SUCCEEDED, data=self.data)
 
     def guarded(self, part: Callable[[], tuple[Reason, str]]) -> tuple[Reason, str]:
@@ -138,16 +141,18 @@ class MemberAttempt:
     # before the command
 
     def run(self) -> tuple[Reason, str]:
-        self.check_secrets()
-        self.clear_leftovers()
-        self.proceed(self.member.form())
+        """The start, in the order of what may still fail: nothing is computed before everything is there."""
+        self.check_secrets()  # before a download of hours
+        self.clear_leftovers()  # an earlier attempt's processes hold its GPUs
+        self.proceed(self.member.form())  # all ranks are there, or the attempt ends
         self.fetch()
         self.unpack_code()
         self.state.phase, self.state.message = "waiting", ""
+        # earlier attempts are over: no newer checkpoint appears after the one that is restored
         self.proceed(self.member.settle())
         self.restore()
         self.state.phase, self.state.message = "waiting", ""
-        met = peers.meet(self.context, self.member)
+        met = peers.meet(self.context, self.member)  # addresses of the other roles, once these are ready
         if isinstance(met, Stop):
             raise AttemptStopped(met)
         context = self.context
@@ -163,6 +168,7 @@ class MemberAttempt:
         if self.sync.outputs is not None:
             self.sync.outputs.made = identities
         self.sync.start()
+        # the last reading before the command: everything above may have taken hours
         self.proceed(self.member.before_command())
         check_packages(self.role, self.environ)
         return self.run_to_the_end(argv, env, met)

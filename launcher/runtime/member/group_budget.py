@@ -108,7 +108,8 @@ class _GroupSum:
         self._turn = 0
 
     def others(self, now: float) -> Decimal:
-        """At most, with what it costs to stop those that live. `now`: boot time."""
+        """An upper bound of what the other runs have cost, and of what it costs to stop those that still run. `now`:
+        boot time."""
         return sum(
             (
                 each.spent + each.kept + each.hourly * Decimal(repr(max(now - at, 0.0))) / HOUR

@@ -537,7 +537,7 @@ class Model(World):
             absent=absent,
             object=there,
             waited=1.0 if s.waited else 0.0,
-            patience=0.5,
+            start_deadline=0.5,
             deletion=Reason.UNSCHEDULABLE if s.noted else None,
             left=all(obj.state != "active" for obj in s.objs[:turn]),
         )

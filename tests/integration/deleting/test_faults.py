@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from launcher.deleting.choose import Selection
+from launcher.deleting.choose import DeletionSelection
 from launcher.deleting.delete import carry_out
 from launcher.deleting.plan import plan_gc
 from launcher.spec.hashing import run_id
@@ -40,11 +40,11 @@ def test_what_comes_late_is_collected(s3_server: S3Server, monkeypatch: pytest.M
     with FaultProxy(s3_server.port, seed=seed) as proxy:
         faulty = open_store(s3_server.url(bucket, endpoint=proxy.endpoint))
         with proxy.storm(RATES):
-            carry_out(faulty, plan_gc(faulty, Selection(keep=0), grace=-1.0), verb="gc")
+            carry_out(faulty, plan_gc(faulty, DeletionSelection(keep=0), grace=-1.0), verb="gc")
         proxy.settle()  # what is late comes now
         assert sum(proxy.faults(kind) for kind in RATES), f"seed {seed}"
     assert_nothing_torn(store, *runs)
-    carry_out(store, plan_gc(store, Selection(), grace=-1.0), verb="gc")
+    carry_out(store, plan_gc(store, DeletionSelection(), grace=-1.0), verb="gc")
     tombstones = {key for job in runs for key in RunKeys(run_id(job)).tombstone}
     assert keys(store, "runs/") == tombstones, f"seed {seed}"
     assert keys(store, "works/") == set(), f"seed {seed}"

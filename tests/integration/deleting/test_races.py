@@ -14,7 +14,7 @@ import pytest
 
 from launcher.backends.base import BackendObservation, Handle, Rendered
 from launcher.deleting import guard
-from launcher.deleting.choose import Selection
+from launcher.deleting.choose import DeletionSelection
 from launcher.deleting.delete import carry_out
 from launcher.deleting.plan import plan_gc
 from launcher.errors import Conflict
@@ -32,11 +32,11 @@ from tests.support import jobs
 from tests.support.crashing import Crashed, CrashingStore
 
 CODE = Code(f"sha256:{DIGEST}")
-ALL = Selection(keep=0)
+ALL = DeletionSelection(keep=0)
 AT_HAND = {DIGEST: Overlay(Path("nowhere"))}
 
 
-def collect(store: Store, wanted: Selection = ALL) -> None:
+def collect(store: Store, wanted: DeletionSelection = ALL) -> None:
     carry_out(store, plan_gc(store, wanted, grace=-1.0), verb="gc")
 
 
@@ -230,7 +230,7 @@ def test_a_push_beside_a_gc(tmp_path: Path) -> None:
 
             beside = Beside(push, patch)
             turns = Turns(store, at, beside.go)
-            carry_out(turns, plan_gc(turns, Selection(), grace=86400.0), verb="gc")  # type: ignore[arg-type]
+            carry_out(turns, plan_gc(turns, DeletionSelection(), grace=86400.0), verb="gc")  # type: ignore[arg-type]
             ended = turns.count <= at
             beside.end()
             assert beside.error is None

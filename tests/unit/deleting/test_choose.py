@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.deleting.choose import Selection, find_needed, selected
+from launcher.deleting.choose import DeletionSelection, find_needed, selected
 from launcher.deleting.survey import Known, survey
 from launcher.deleting.unreferenced import BYTES, MANIFEST, MARKER, RECORD, deletion_order
 from launcher.spec.hashing import work_hash
@@ -41,19 +41,19 @@ RUNS = by_run(
 @pytest.mark.parametrize(
     ("wanted", "runs"),
     [
-        (Selection(), []),
-        (Selection(older_than=0), ["a-1", "a-2", "a-3", "b-1"]),
-        (Selection(older_than=7.5 * DAY), ["a-1", "a-2"]),
-        (Selection(labels={"team": None}), ["a-1", "a-3"]),
-        (Selection(labels={"team": "y"}), []),
-        (Selection(states=("failed",)), ["a-2"]),
-        (Selection(keep=1), ["a-1", "a-2"]),
-        (Selection(keep=0), ["a-1", "a-2", "a-3", "b-1"]),
-        (Selection(keep=2, older_than=7.5 * DAY), ["a-1"]),
-        (Selection(labels={"team": "x"}, keep=1), ["a-1"]),
+        (DeletionSelection(), []),
+        (DeletionSelection(older_than=0), ["a-1", "a-2", "a-3", "b-1"]),
+        (DeletionSelection(older_than=7.5 * DAY), ["a-1", "a-2"]),
+        (DeletionSelection(labels={"team": None}), ["a-1", "a-3"]),
+        (DeletionSelection(labels={"team": "y"}), []),
+        (DeletionSelection(states=("failed",)), ["a-2"]),
+        (DeletionSelection(keep=1), ["a-1", "a-2"]),
+        (DeletionSelection(keep=0), ["a-1", "a-2", "a-3", "b-1"]),
+        (DeletionSelection(keep=2, older_than=7.5 * DAY), ["a-1"]),
+        (DeletionSelection(labels={"team": "x"}, keep=1), ["a-1"]),
     ],
 )
-def test_options_select_together(wanted: Selection, runs: list[str]) -> None:
+def test_options_select_together(wanted: DeletionSelection, runs: list[str]) -> None:
     assert selected(RUNS, wanted, 10 * DAY) == runs
 
 

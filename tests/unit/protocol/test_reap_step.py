@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.protocol.facts import AttemptFacts, RunFacts
-from launcher.protocol.reaping import HOPELESS, Open, Situation, deleted, overdue, patience, reap
+from launcher.protocol.reaping import HOPELESS, Open, Situation, deleted, overdue, reap, start_limit
 from launcher.protocol.steps import EndFormer, EndObject, Finish, Move, NoteDeletion, SubmitNext
 from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
@@ -16,7 +16,7 @@ LOST = LIVE._replace(gone=(True,))
 MOVED = AttemptFacts((True,), (None,), (True,), move=True)
 NEW, CANCELLED = RunFacts(()), RunFacts((), cancelled=True)
 GOING = Situation(RunFacts((LIVE,)), active=True, object=True)
-WAITS = Situation(NEW, active=True, object=True, patience=60.0, waited=60.1)
+WAITS = Situation(NEW, active=True, object=True, start_deadline=60.0, waited=60.1)
 NOTED = Situation(NEW, active=None, own=False, deletion=Reason.IMAGE_PULL)
 AWAY = Situation(RunFacts((PREEMPTED, MOVED), backends=2), active=False, left=True)
 FAILED = Finish(Verdict("failed", 0, Reason.UNSCHEDULABLE))
@@ -45,7 +45,7 @@ FAILED = Finish(Verdict("failed", 0, Reason.UNSCHEDULABLE))
         (WAITS._replace(noted=True, ended=True, active=False), FAILED),
         (WAITS._replace(waited=60.0), None),
         (WAITS._replace(shared=True), None),
-        (WAITS._replace(patience=None), None),
+        (WAITS._replace(start_deadline=None), None),
         (WAITS._replace(run=RunFacts((LIVE,))), None),
         (WAITS._replace(run=RunFacts((), backends=2)), Move(1, Reason.UNSCHEDULABLE)),
         (WAITS._replace(run=RunFacts((), backends=2), waited=1.0, evidence=Reason.QUOTA), None),
@@ -53,7 +53,7 @@ FAILED = Finish(Verdict("failed", 0, Reason.UNSCHEDULABLE))
         (WAITS._replace(active=False, object=False), FAILED),
         # its object was deleted by a reaper that died then
         (NOTED, Finish(Verdict("failed", 0, Reason.IMAGE_PULL))),
-        (NOTED._replace(patience=60.0, waited=61.0), Finish(Verdict("failed", 0, Reason.IMAGE_PULL))),
+        (NOTED._replace(start_deadline=60.0, waited=61.0), Finish(Verdict("failed", 0, Reason.IMAGE_PULL))),
         (NOTED._replace(explained=True), None),
         (NOTED._replace(object=True, active=True), None),
         (NOTED._replace(run=RunFacts((LIVE,))), None),
@@ -84,12 +84,12 @@ def test_only_what_cannot_start_waits_for_half_an_hour_by_default() -> None:
     assert HOPELESS == 1800
     for reason in Reason:
         limit = HOPELESS if reason in (Reason.IMAGE_PULL, Reason.CONFIG_ERROR) else None
-        assert patience(Situation(NEW, evidence=reason)) == limit
-        assert patience(Situation(NEW, evidence=reason, patience=5.0)) == 5.0
+        assert start_limit(Situation(NEW, evidence=reason)) == limit
+        assert start_limit(Situation(NEW, evidence=reason, start_deadline=5.0)) == 5.0
 
 
 def test_a_noted_deletion_counts_only_while_nothing_else_is_known() -> None:
     assert deleted(NOTED)
     assert not deleted(NOTED._replace(deletion=None))
-    assert not overdue(NOTED._replace(patience=1.0, waited=2.0))
-    assert overdue(NOTED._replace(patience=1.0, waited=2.0, object=True))
+    assert not overdue(NOTED._replace(start_deadline=1.0, waited=2.0))
+    assert overdue(NOTED._replace(start_deadline=1.0, waited=2.0, object=True))
