@@ -103,7 +103,7 @@ def test_every_kind_of_page_is_there_and_shows_what_others_wrote_as_text(app: AS
         assert "&lt;img src=x onerror=alert(1)&gt;" in pages[kind], kind
     shown = {kind: " ".join(re.sub("<[^>]*>", " ", text).split()) for kind, text in pages.items()}
     assert "1 running, 6 succeeded" in shown["/"]
-    assert "running 140 of 300" in shown["/"]
+    assert re.search(r"running [^/]{0,60}140 of 300", shown["/"])
     assert "success 100.0 % 20.7 – 100.0 % 1 " in shown["/evaluations/N"]  # Wilson's interval of 1 of 1
     assert "Solved 1 of 4 Mean return 0.21 Void 1 loss 0.5" in shown["/trainings/N/steps/N"]
 
