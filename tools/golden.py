@@ -24,7 +24,6 @@ PAGES: Final = {
     "docs/reference/actions.md": "tools.reference.actions",
     "docs/reference/cli.md": "tools.reference.cli",
     "docs/reference/extending.md": "tools.reference.extending",
-    "docs/reference/formats.md": "tools.reference.formats",
     "docs/reference/job.md": "launcher.spec.reference",
     "docs/reference/metrics.md": "tools.reference.metrics",
     "docs/reference/json.md": "launcher.cli.json_page",

@@ -1,10 +1,11 @@
 """Makes a release: `python -m tools.release 0.1.0 [--dry-run] [--images REGISTRY [--buildkit ADDRESS]]`, or
-`make release VERSION=0.1.0`.
+`make release VERSION=0.1.0 [REGISTRY=HOST/PATH]`.
 
 It works in a clone of the commit that is checked out, below build/release/VERSION: there it writes the version and the
 changelog, builds the images if it is told where to push them, commits with their catalogue, and makes every file twice.
 Files that differ between the two end it. The commit and the tag come into this repository last, so a release that
-fails leaves it as it was. `--dry-run` leaves them out; what forbids a release is then only printed.
+fails leaves it as it was. `--dry-run` leaves them out; what forbids a release is then only printed. `--of-tag` makes
+the files of a version that has its tag again.
 """
 
 from __future__ import annotations
@@ -162,50 +163,78 @@ def differing(one: Path, other: Path) -> list[str]:
     return sorted(names - equal)
 
 
-def release(root: Path, version: str, dry: bool, images: str | None, buildkit: str | None) -> Path:
-    """The folder with the files. Raises SystemExit."""
+def cloned(root: Path, version: str) -> Path:
+    """A clone below build/release/VERSION, where nothing else is."""
     folder = root / "build/release" / version
     shutil.rmtree(folder, ignore_errors=True)
-    source, files, again = folder / "source", folder / "files", folder / "again"
-    git(root, "clone", "-q", str(root), str(source))
+    git(root, "clone", "-q", str(root), str(folder / "source"))
+    return folder / "source"
+
+
+def twice(source: Path, version: str, versions: Sequence[str]) -> Path:
+    """The folder with the files, beside the clone. Raises SystemExit where the second ones differ."""
+    files, again = source.with_name("files"), source.with_name("again")
+    for out in (files, again):
+        make(source, version, versions, out)
+    if names := differing(files, again):
+        raise SystemExit(f"release: made twice, these differ: {', '.join(names)}: look at them in {source.parent}")
+    shutil.rmtree(again)
+    return files
+
+
+def of_tag(root: Path, version: str) -> Path:
+    """The folder with the files of a version that is out, as they were made then. Raises SystemExit."""
+    known = released(root)
+    if version not in known:
+        raise SystemExit(f"release: version {version} has no tag; allowed: {', '.join(known) or 'none'}")
+    source = cloned(root, version)
+    git(source, "checkout", "-q", f"v{version}")
+    return twice(source, version, known[known.index(version) :])
+
+
+def release(root: Path, version: str, dry: bool, images: str | None, buildkit: str | None) -> Path:
+    """The folder with the files. Raises SystemExit."""
+    source = cloned(root, version)
     name_it(source, version, datetime.now(UTC).date().isoformat())
     if images:
         build_images(source, images, buildkit)
     git(source, "add", "--all")
     who = ("-c", "user.name=dry run", "-c", "user.email=dry@run") if dry else ()
     git(source, *who, "commit", "-q", "-m", f"Slipway {version}")
-    versions = [version, *(each for each in released(root) if each != version)]
-    for out in (files, again):
-        make(source, version, versions, out)
-    if names := differing(files, again):
-        raise SystemExit(f"release: made twice, these differ: {', '.join(names)}: look at them in {folder}")
+    files = twice(source, version, [version, *(each for each in released(root) if each != version)])
     if not dry:
         git(root, "fetch", "-q", str(source), "HEAD")
         git(root, "merge", "-q", "--ff-only", "FETCH_HEAD")
         git(root, "tag", "-s", f"v{version}", "-m", f"Slipway {version}")
-    shutil.rmtree(again)
     return files
+
+
+def printed(files: Path) -> None:
+    for file in sorted(files.iterdir()):
+        print(f"{digest(file)}  {file.stat().st_size:>10}  {file.name}")
+    print(f"made twice, with equal bytes: {files}")
 
 
 def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.release", description="Make a release of Slipway.")
     parser.add_argument("version", help="MAJOR.MINOR.PATCH")
     parser.add_argument("--dry-run", action="store_true", help="make the files, but no commit and no tag")
+    parser.add_argument("--of-tag", action="store_true", help="make the files of the version's tag again")
     parser.add_argument("--images", metavar="REGISTRY", help="build the images, push them here, write the catalogue")
     parser.add_argument("--buildkit", metavar="ADDRESS", help="the buildkitd that builds the images")
     given = parser.parse_args(words)
     if not _VERSION.fullmatch(given.version):
         print(f"release: version {given.version}; allowed: MAJOR.MINOR.PATCH, as 0.1.0", file=sys.stderr)
         return 2
+    if given.of_tag:
+        printed(of_tag(root, given.version))
+        return 0
     found = obstacles(root, given.version)
     for line in found:
         print(f"{'a release would be refused' if given.dry_run else 'release'}: {line}", file=sys.stderr)
     if found and not given.dry_run:
         return 2
-    files = release(root, given.version, given.dry_run, given.images, given.buildkit)
-    for file in sorted(files.iterdir()):
-        print(f"{digest(file)}  {file.stat().st_size:>10}  {file.name}")
-    print(f"made twice, with equal bytes: {files}")
+    printed(release(root, given.version, given.dry_run, given.images, given.buildkit))
     if not given.dry_run:
         print(f"now: git push origin HEAD v{given.version}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from eval.actions.dialects.anthropic import Anthropic
@@ -132,7 +133,10 @@ class ClaudeAgent:
             cost=None if self.prices is None or usage is None else self.prices.cost(usage),
             raw=raw,
         )
-        if (told := driver.begin(decision, self._computer_calls(driver, calls))) is not None:
+        computer_calls = self._computer_calls(driver, calls)
+        if computer_calls is not None and not driver.computer.gui:  # a toolset that the SDK was not given
+            decision = replace(decision, refused=driver.computer.only_tools)
+        if (told := driver.begin(decision, computer_calls)) is not None:
             runner.append_messages(*_undone(message, calls, told))
             return True
         if not calls and message.stop_reason != "pause_turn":

@@ -130,6 +130,11 @@ class Computer:
             self.ended.set()
 
     @property
+    def only_tools(self) -> str:
+        """What an agent is told that uses the mouse or the keyboard where there is none."""
+        return f"there is no mouse and no keyboard here, only {', '.join(self.tools)}"
+
+    @property
     def size(self) -> tuple[int, int]:
         """(width, height) of the screenshot, in pixels; the coordinates of actions are fractions of it."""
         return self.observation.image.size
@@ -328,7 +333,7 @@ class Computer:
     async def _do(self, action: Action, number: int) -> Observation:
         try:
             if not self.gui and action.type not in TOLD:
-                raise ActionRefused(f"there is no mouse and no keyboard here, only {', '.join(self.tools)}")
+                raise ActionRefused(self.only_tools)
             try:
                 check_keys([action])
             except ImpossibleAction as error:

@@ -54,7 +54,7 @@ class Driver:
             except ImpossibleAction as error:
                 decision = replace(decision, refused=str(error))
             except ParseError as error:
-                decision = replace(decision, parse_error=str(error))
+                decision = replace(decision, parse_error=str(error), refused=None)
         self.computer.begin(decision)
         if self.computer.ended.is_set():
             raise EpisodeOver

@@ -172,6 +172,8 @@ def _structs(kind: types.Type) -> Iterator[type[Config]]:
 
 def _type(kind: types.Type) -> str:
     match kind:
+        case types.Metadata(extra_json_schema={"description": described}):
+            return str(described)
         case types.UnionType(types=inner):
             return " or ".join(_type(member) for member in inner if not isinstance(member, types.NoneType))
         case types.LiteralType(values=values):

@@ -27,6 +27,10 @@ ENVIRONMENTS: Final = {
     "sources": "eval.environments.sources",
     "versions": "eval.environments.versions",
 }
+# of a field that names one, with the words that its help says
+EnvironmentName = Annotated[
+    str, msgspec.Meta(description=f"{', '.join(ENVIRONMENTS)}, or one of your own as `package.module:name`")
+]
 WITH_TEMPLATES: Final = {ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "linux-desktop", "login")}
 ENVIRONMENT_METHODS: Final = {"tasks": ("count", "seed", "options"), "desktop": ("options",)}
 DESKTOP_METHODS: Final = {"reset": ("task", "seed"), "step": ("action",), "score": (), "close": ()}

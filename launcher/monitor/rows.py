@@ -30,6 +30,7 @@ from launcher.spec.turns import order
 Row = dict[str, Any]
 LONGEST: Final = 65_536  # characters of one text; an agent may answer with megabytes
 LARGEST: Final = 2**63 - 1
+METHODS: Final = ("sft", "dpo", "reward", "grpo", "rl")  # training.METHOD is a program that trains
 ENDED: Final = tuple(str(state) for state in State if state.final)
 GOING_ON: Final = tuple(str(state) for state in State if not state.final)
 
@@ -70,6 +71,12 @@ def whole(value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and abs(value) <= LARGEST else None
+
+
+def _method(job: ResolvedJob) -> str:
+    """The method of a job whose command is a trainer of ours, else ""."""
+    words = {word for role in job.roles.values() for word in role.command}
+    return next((method for method in METHODS if f"training.{method}" in words), "")
 
 
 def run_id(store_id: int, run: str) -> int:
@@ -119,6 +126,7 @@ def rows_of(store_id: int, view: RunView, group: str = "", name: str = "", delet
         "source_attempt": source[1],
         "job": encode_job(job).decode() if job is not None else "",
         "deleted": int(deleted),
+        "trains": _method(job) if job is not None else "",
     }
     parts = {
         "attempts": [_attempt(key, attempt) for attempt in view.attempts],

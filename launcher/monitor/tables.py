@@ -109,11 +109,13 @@ runs = Table(
     _whole("deleted"),
     _whole("complete"),
     _text("digest"),
+    _text("trains"),  # the method of a run whose command is a trainer of ours
     UniqueConstraint("store_id", "run"),
     CheckConstraint("complete IN (0, 1) AND deleted IN (0, 1)", name="flags"),
 )
 Index("ix_runs_created", runs.c.created)
 Index("ix_runs_group_name", runs.c.group_name)
+Index("ix_runs_trains", runs.c.trains)
 Index("ix_runs_state_ended", runs.c.state, runs.c.ended)
 
 attempts = Table(

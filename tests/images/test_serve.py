@@ -10,15 +10,21 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eval.desktops.listening import listening
+from launcher.runtime.process import procs
 from tests.images.serving import SERVE, adapter, entry, reserved, serving, value
 from tests.support import old_driver
 from tests.support.engine import ROOT
 from tests.support.needs import marked
+from tests.support.s3 import free_port
 from tests.support.waiting import HANGS
 
 PYTHON = Path(os.environ.get("SLIPWAY_VLLM_PYTHON") or ROOT / ".venv-vllm" / "bin" / "python")
@@ -339,3 +345,40 @@ def test_vllm_serves_a_model_and_an_adapter_under_its_own_name(tmp_path: Path) -
     assert "smoke: with a key; held to a schema: " in done.stdout
     assert "SIGTERM while a request is answered" in done.stdout
     assert done.stdout.endswith("smoke: passed\n")
+
+
+def ready(port: int) -> bool:
+    with suppress(OSError):
+        return urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=10).status == 200
+    return False
+
+
+@pytest.mark.nightly
+@pytest.mark.alone
+@pytest.mark.timeout(1200)
+@marked("vllm", missing=not PYTHON.exists())
+def test_vllm_listens_on_the_ports_of_its_role_and_else_on_this_machine_alone(tmp_path: Path) -> None:
+    from training.weights.tiny import TinyConfig, build
+
+    build(TinyConfig(), tmp_path / "model")
+    small = {"model": str(tmp_path / "model"), "dtype": "float32", "context": 1024, "requests": 8, "eager": True}
+    (tmp_path / "config.json").write_text(json.dumps(small))
+    http, metrics = free_port(), free_port()
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'images'}:{SERVE.parent}", "HF_HUB_OFFLINE": "1"}
+    environment |= {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "SLIPWAY_READY_FILE": str(tmp_path / "ready")}
+    environment |= {"SLIPWAY_PORT_HTTP": str(http), "SLIPWAY_PORT_METRICS": str(metrics)}
+    command = [str(PYTHON), "-m", "serve", "--config", str(tmp_path / "config.json")]
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        while not ready(metrics):  # minutes on a busy machine
+            assert server.poll() is None, (tmp_path / "log").read_text()[-3000:]
+            time.sleep(0.5)
+        found = listening([server.pid, *(each.pid for each in procs.descendants(server.pid))])
+        assert {one for one in found if not one.startswith(("unix:", "127.0.0.1:", "[::1]:"))} == {
+            f"0.0.0.0:{http}",
+            f"0.0.0.0:{metrics}",
+        }
+    finally:
+        server.terminate()
+        server.wait()

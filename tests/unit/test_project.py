@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -54,31 +55,66 @@ def test_the_hooks_run_what_make_check_runs() -> None:
     assert "make check" in entries  # before a push: what is too slow for a commit
 
 
-def test_hosted_ci_only_calls_the_script() -> None:
-    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yaml").read_text(encoding="utf-8"))
-    commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    assert len(commands) == 1
-    assert commands[0].endswith(".ci/run")
+def workflow(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text(encoding="utf-8"))
+    return read
+
+
+def commands(job: dict[str, Any]) -> list[str]:
+    return [step["run"] for step in job["steps"] if "run" in step]
+
+
+def test_hosted_ci_only_calls_the_script_and_what_make_has() -> None:
+    jobs = workflow("ci.yaml")["jobs"]
+    (command,) = commands(jobs["ci"])
+    assert command.partition("#")[0].strip().endswith(".ci/run")
+    assert commands(jobs["pythons"]) == ["make quick"]
+
+
+def test_every_python_that_is_promised_is_in_ci() -> None:
+    jobs = workflow("ci.yaml")["jobs"]
+    (setup,) = (step for step in jobs["ci"]["steps"] if "setup-python" in step.get("uses", ""))
+    tried = [setup["with"]["python-version"], *jobs["pythons"]["strategy"]["matrix"]["python"]]
+    assert tried == ["3.11", "3.12", "3.13"]
+    assert PROJECT["project"]["requires-python"] == f">={tried[0]}"
 
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yaml"))
+READS = {"contents": "read"}
+RIGHTS = {  # of a job that does more than read
+    "release.yaml wheel": {"id-token": "write"},
+    "release.yaml images": {"contents": "read", "id-token": "write"},
+    "release.yaml page": {"contents": "write", "id-token": "write", "attestations": "write"},
+}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_pins_its_actions_and_has_the_least_rights(path: Path) -> None:
-    """actionlint and zizmor look at more; they were run by hand, and are not installed here."""
+    """`make lint-workflows` looks at more: actionlint and zizmor."""
     text = path.read_text(encoding="utf-8")
     used = re.findall(r"uses: (.*)", text)
     assert used
     for action in used:
         assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
-    workflow = yaml.safe_load(text)
-    assert workflow["permissions"] == {}
-    for job in workflow["jobs"].values():
-        assert job["permissions"] == {"contents": "read"}
+    assert workflow(path.name)["permissions"] == {}
+    for name, job in workflow(path.name)["jobs"].items():
+        assert job["permissions"] == RIGHTS.get(f"{path.name} {name}", READS)
         assert job["timeout-minutes"] <= 180
         for step in job["steps"]:
             assert "checkout" not in step.get("uses", "") or step["with"]["persist-credentials"] is False
+
+
+def test_a_release_publishes_what_make_made_of_the_tag_and_after_the_images() -> None:
+    release = workflow("release.yaml")
+    assert list(release[True]["push"]) == ["tags"]  # YAML 1.1 reads the key `on` so
+    jobs = release["jobs"]
+    assert commands(jobs["files"]) == ['make release VERSION="${GITHUB_REF_NAME#v}" OF_TAG=1']
+    assert commands(jobs["images"]) == ["tools/sign-images.sh"]
+    assert set(jobs["wheel"]["needs"]) == {"files", "images"}
+    assert "wheel" in jobs["page"]["needs"]
+    # a registry's name is one variable, of the repository
+    assert "${{ vars.REGISTRY }}" in str(jobs["images"])
+    assert not any("password" in str(step).lower() for step in jobs["wheel"]["steps"])
 
 
 def test_the_actions_are_kept_up_to_date() -> None:
@@ -87,10 +123,10 @@ def test_the_actions_are_kept_up_to_date() -> None:
 
 
 def test_the_audit_is_each_night_and_runs_what_anybody_can() -> None:
-    workflow = yaml.safe_load((ROOT / ".github/workflows/audit.yaml").read_text(encoding="utf-8"))
-    assert workflow[True]["schedule"]  # YAML 1.1 reads the key `on` so
-    (job,) = workflow["jobs"].values()
-    assert [step["run"] for step in job["steps"] if "run" in step] == ["make audit"]
+    audit = workflow("audit.yaml")
+    assert audit[True]["schedule"]
+    (job,) = audit["jobs"].values()
+    assert commands(job) == ["make audit"]
 
 
 def test_security_names_the_version_that_gets_fixes_and_agrees_with_the_page_of_images() -> None:

@@ -20,7 +20,7 @@ import msgspec
 from eval.agents.base import Agent, Decision, History
 from eval.config import Config, ConfigError
 from eval.desktop import Desktop, Observation, Task
-from eval.environments.registry import TasksConfig, environment, tasks_of
+from eval.environments.registry import EnvironmentName, TasksConfig, environment, tasks_of
 from eval.episodes import Episode
 from eval.hacking import paid
 from eval.prompts import PromptBuilder
@@ -41,8 +41,7 @@ TriedTasks = list[tuple[Task, Rollout]]
 
 class EvaluationConfig(Config, frozen=True, kw_only=True):
     """
-    environment  click, login, versions, or one of your own as `package.module:name`: the model
-                 tries `tasks` of it; give either this or `episodes`
+    environment  the model tries `tasks` of it; give either this or `episodes`
     tasks        how many tasks, and the seeds they are drawn with; keep them apart from the training's
     options      the environment's own options
     limits       bounds of the rollout: steps, time, attempts
@@ -72,7 +71,7 @@ class EvaluationConfig(Config, frozen=True, kw_only=True):
     keep         which weights model/ gets: the best by `metric`, or the last; the summary has the number of those
     """
 
-    environment: str | None = None
+    environment: EnvironmentName | None = None
     tasks: TasksConfig = TasksConfig(count=64, seed=1_000_000)
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     limits: RolloutLimits = RolloutLimits()

@@ -19,14 +19,14 @@ from eval.agents.config import AgentConfig, ScriptedConfig, make_agent
 from eval.config import Config
 from eval.config import help as config_help
 from eval.config.progress import progress
-from eval.environments.registry import TasksConfig, environment, tasks_of
+from eval.environments.registry import EnvironmentName, TasksConfig, environment, tasks_of
 from eval.prompts import PromptConfig
 from eval.rollout import Rollout, RolloutLimits, rollout
 
 
 class MakeEpisodesConfig(Config, frozen=True):
     """
-    environment  click, login, versions, or one of your own as `package.module:name`
+    environment  whose expert acts
     tasks        how many tasks, and the seeds they are drawn with
     options      the environment's own options
     prompt       the dialect that the answers are written in: give the training's section
@@ -34,7 +34,7 @@ class MakeEpisodesConfig(Config, frozen=True):
     agent        who acts: the environment's own expert unless you name another
     """
 
-    environment: str
+    environment: EnvironmentName
     tasks: TasksConfig
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt: PromptConfig = PromptConfig()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from eval.config import ConfigError
-from eval.environments.registry import TasksConfig, redrawing, tasks_of
+from eval.environments.registry import EnvironmentName, TasksConfig, redrawing, tasks_of
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout import RolloutLimits
@@ -36,7 +36,7 @@ UNREAD = (
 
 class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     """
-    environment           where the tasks come from: its name, or one of your own as `package.module:name`
+    environment           where the tasks come from
     options               the environment's own options
     tasks                 how many tasks, and the seed of the first; the order is drawn anew in each pass over them
     prompt                the same section as the evaluation's
@@ -126,7 +126,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
 
     unread: ClassVar[dict[str, str]] = UNREAD_BY_RL
 
-    environment: str
+    environment: EnvironmentName
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     tasks: TasksConfig
     prompt: PromptConfig = PromptConfig()

@@ -132,7 +132,7 @@ def load_trajectory(path: Path, images: Path) -> Trajectory:
             )
         goal = data.get("high_level_task_description") or data["user_task_description"]
         return Trajectory(data["task_id"], goal, tuple(steps), hashlib.sha256(body).hexdigest()[:12])
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         where = path.name if number is None else f"{path.name}: step {number}"
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise BenchError(f"{where}: {problem}") from None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from xml.etree import ElementTree
 
-from eval.benchmarks.linux_desktop.document_styles import PLAIN_STYLES
+from eval.benchmarks.linux_desktop.document_styles import PLAIN_STYLES, DocumentStyles
 from eval.benchmarks.linux_desktop.documents import parsed, qualified
 
 MARGIN: Final = 0.7874  # inches: 2 cm
@@ -35,6 +35,10 @@ def frame_changes(parts: Mapping[str, bytes]) -> list[str]:
         return []
     content = parsed(parts)
     found = [*_of_content(content), *_of_sheets(content)]
+    looks = DocumentStyles(parts)
+    found += [
+        "empty cells are coloured or framed" for style in _of_empty_cells(content) if looks.seen_when_empty(style)
+    ]
     if "styles.xml" in parts:
         found += _of_pages(parsed(parts, "styles.xml"))
     if "meta.xml" in parts:
@@ -109,6 +113,19 @@ def _of_sheets(content: ElementTree.Element) -> Iterator[str]:
             yield "a page break was added"
     if len(widths) > 1:
         yield "a column has another width"
+
+
+def _of_empty_cells(content: ElementTree.Element) -> set[str]:
+    """The styles of cells that hold nothing, and of whole rows and columns."""
+    styles = {
+        cell.get(qualified("table", "style-name"), "")
+        for cell in content.iter(qualified("table", "table-cell"))
+        if cell.get(qualified("office", "value-type")) is None
+    }
+    for kind in ("table-row", "table-column"):
+        for each in content.iter(qualified("table", kind)):
+            styles.add(each.get(qualified("table", "default-cell-style-name"), ""))
+    return styles - {""}
 
 
 def _of_pages(styles: ElementTree.Element) -> Iterator[str]:

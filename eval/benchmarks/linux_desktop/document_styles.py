@@ -79,6 +79,20 @@ class DocumentStyles:
             marks.add("indented")
         return frozenset(marks)
 
+    def seen_when_empty(self, style: str) -> bool:
+        """Whether a cell of this style that holds nothing is seen: by its background or its border."""
+        found = self._properties("table-cell", style)
+        lined = (f"border{side}" for side in ("", "-top", "-bottom", "-left", "-right"))
+        return _says(found, *_MARKS["background"]) or any(_says(found, "fo", name, ("none",)) for name in lined)
+
+    def numbered(self, style: str) -> bool:
+        """Whether a style says how a number is written."""
+        for name in self.chain("table-cell", style):
+            each = self.styles.get(("table-cell", name))
+            if each is not None and each.get(qualified("style", "data-style-name"), "N0") != "N0":
+                return True
+        return False
+
     def chain(self, family: str, style: str) -> list[str]:
         """The name of a style, and those of the styles that it builds on."""
         names: list[str] = []

@@ -86,6 +86,8 @@ class Workbook:
             for y, row in enumerate(rows):
                 for x, cell in enumerate(row):
                     marks = known.setdefault(cell.style, looks.of("table-cell", cell.style)) if cell.style else PLAIN
+                    if cell.style and cell.kind != "percentage" and looks.numbered(cell.style):
+                        marks |= {"numbered"}
                     if marks and (cell.value != "" or cell.formula):
                         found[f"{sheet}!{letters(x)}{y + 1}"] = marks
         return found

@@ -153,7 +153,7 @@ def _targets(path: Path, body: bytes, edition: Edition, language: Language) -> l
         return found
     except BenchError:
         raise
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         where = path.name if number < 0 else f"{path.name}: item {number}"
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise BenchError(f"{where}: {problem}") from None

@@ -43,6 +43,8 @@ SECRETS: Final = (
     *("/etc/environment", "/etc/fstab", "/etc/pip.conf", "/etc/apt/auth.conf", "/etc/apt/auth.conf.d"),
     *("/etc/slipway", "/usr/src", "/usr/local/src"),
 )
+# OSWorld's judges, where Debian's own Python has them
+JUDGES: Final = tuple(f"usr/{lib}/python3*/*-packages/desktop_env" for lib in ("lib", "local/lib"))
 # Our own packages: how tasks are made and judged. They may lie among programs, as in a folder of conda
 PACKAGES: Final = tuple(str(Path(__file__).parents[3] / name) for name in ("eval", "launcher", "training"))
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
@@ -181,8 +183,10 @@ def _furnish(plan: GuestPlan) -> None:
         kernel.tmpfs(f"{root}/{name}", size, plan.files, mode, os.geteuid(), os.getegid())
     for path in (f"{plan.folder}/bus", f"/tmp/.X11-unix/X{plan.display[1:]}", *sorted(late)):
         _show(path, root)
-    for path in (*SECRETS, *PACKAGES):
-        _cover(Path(f"{root}{path}"))
+    hidden = [Path(f"{root}{path}") for path in (*SECRETS, *PACKAGES)]
+    hidden += [path for pattern in JUDGES for path in Path(root).glob(pattern)]
+    for file in hidden:
+        _cover(file)
     kernel.change_root(root)
     for folder in (f"/run/user/{uid}", "/home/user"):
         Path(folder).mkdir(mode=0o700, parents=True)

@@ -4,6 +4,7 @@ amounts are those of `launcher cost`."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,6 @@ from starlette.responses import HTMLResponse, Response
 from launcher.decoding import decode
 from launcher.monitor import tables as t
 from launcher.monitor.rows import GOING_ON
-from launcher.monitor.server import formats
 from launcher.monitor.server.queries import OF_RUN, Queries
 from launcher.reasons import Reason
 from launcher.results.run_cost import HeldTime, MachineTime, bill
@@ -81,7 +81,7 @@ class CostPages:
         what = request.query_params.get("by", "").strip()[:200] or TEAM
         given = request.query_params.get("days", "")
         count = min(MOST_DAYS, max(1, int(given))) if given.isascii() and given.isdecimal() and len(given) < 5 else DAYS
-        now = formats.now()
+        now = time.time()
         names = [
             (datetime.fromtimestamp(now, UTC) - timedelta(days=before)).strftime("%Y-%m-%d")
             for before in range(count - 1, -1, -1)

@@ -8,10 +8,11 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import RowMapping, Select, func, literal, select
 
 from launcher.monitor import tables as t
-from launcher.monitor.server.queries import Queries, Rows, rollouts_query
+from launcher.monitor.server.queries import Evaluation, Queries, Rows, rollouts_query
 from launcher.results.rows import SUCCESS
 from launcher.results.stats import few
 
+EXAMPLES: Final = 5  # tries of a class of failures in which a picture is looked for
 OFFERED: Final = 50  # evaluations that a page offers to compare with
 
 
@@ -107,6 +108,17 @@ class EvaluationQueries:
         """The tries of one side, by id."""
         query = rollouts_query().where(func.coalesce(t.groups.c.eval_id, t.groups.c.baseline_id) == owner)
         return {row["id"]: row for row in self.queries.all(query)}
+
+    def examples(self, evaluation: Evaluation) -> dict[tuple[int, str], tuple[RowMapping, int]]:
+        """(agent, class of failures) -> the first such try with a picture, the turn of its last one."""
+        kept: dict[tuple[int, str], list[RowMapping]] = {}
+        for row in evaluation.rows:
+            if row["outcome"] == "failed" and row["folder"]:
+                kept.setdefault((row["owner"], row["failure"]), []).append(row)
+        tried = {key: rows[:EXAMPLES] for key, rows in kept.items()}
+        screens = self.last_screens(row["id"] for rows in tried.values() for row in rows)
+        found = {key: next((row for row in rows if row["id"] in screens), None) for key, rows in tried.items()}
+        return {key: (row, screens[row["id"]]) for key, row in found.items() if row is not None}
 
     def last_screens(self, rollouts: Iterable[int]) -> dict[int, int]:
         """Rollout -> the turn of its last picture, of those that have one."""

@@ -16,7 +16,7 @@ from launcher.spec.model import Limits
 from launcher.spec.prices.rates import PricedRun, Prices, any_rate, worst_case
 
 __all__ = [
-    "ago", "amount", "clock", "cost", "difference", "duration", "interval", "iso", "metric", "now", "number", "percent",
+    "ago", "amount", "clock", "cost", "difference", "duration", "interval", "iso", "metric", "number", "percent",
     "probability", "since", "size", "spent",
 ]  # fmt: skip
 
@@ -75,10 +75,6 @@ def iso(seconds: float) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     except (OverflowError, ValueError, OSError):
         return ""
-
-
-def now() -> float:
-    return time.time()
 
 
 def cost(run: RowMapping, prices: Prices, now: float) -> tuple[str, str]:

@@ -45,6 +45,7 @@ from launcher.monitor.server.training_pages import TrainingPages, tokens_of
 from launcher.monitor.server.training_queries import figures_of
 from launcher.monitor.server.verdict_pages import VerdictPages
 from launcher.monitor.server.waiting_reasons import WaitingReasons
+from launcher.results.facts import Facts, load_facts
 from launcher.results.text import FEW_CLUSTERS
 from launcher.spec.hashing import decode_job
 from launcher.spec.prices.rates import Prices
@@ -208,7 +209,15 @@ class MonitorPages:
             else:
                 changed = _differences(found["job"], run["job"])
         text = json.dumps(json.loads(run["job"]), indent=2, ensure_ascii=False) if run["job"] else ""
-        return self.page("job.html", run=run, text=text, against=against, changed=changed, problem=problem)
+        values = {"text": text, "against": against, "changed": changed, "problem": problem}
+        return self.page("job.html", run=run, made_from=self._made_from(run), **values)
+
+    def _made_from(self, run: RowMapping) -> Facts | None:
+        """The commit and the data of a run; None where its records cannot be read any more."""
+        try:
+            return load_facts(self._store(run["url"]), [run["run"]])[0]
+        except (BadInput, NotFound, HTTPException):
+            return None
 
     def log(self, request: Request) -> Response:
         run = self._found(request)
@@ -280,6 +289,7 @@ class MonitorPages:
             "evaluation": evaluation.only(**chosen),
             "chosen": chosen,
             "asked": urlencode({name: value for name, value in given.items() if value}),
+            "examples": self.comparisons.of.examples(evaluation),
             "metrics": metrics,
             "judged": judged,
             "screens": screens_of(run["state"], run["job"]),

@@ -121,7 +121,7 @@ class ShownTurn(NamedTuple):
     picture: bool
 
 
-class Parting(NamedTuple):
+class RolloutDifference(NamedTuple):
     """Two rollouts beside each other. `same`: how many turns are alike before they part; `rows`: the turns after."""
 
     same: int
@@ -251,7 +251,7 @@ class Queries:
             found.append(ShownTurn(len(turns), None, [], True))
         return found
 
-    def parting(self, left: int, right: int) -> Parting:
+    def parting(self, left: int, right: int) -> RolloutDifference:
         a, b = self.turns(left), self.turns(right)
         same = 0
         while same < min(len(a), len(b)) and _said(a[same]) == _said(b[same]) is not None:
@@ -259,7 +259,7 @@ class Queries:
         rows = [
             (a[at] if at < len(a) else None, b[at] if at < len(b) else None) for at in range(same, max(len(a), len(b)))
         ]
-        return Parting(same, rows)
+        return RolloutDifference(same, rows)
 
     def observation(self, rollout: int, turn: int) -> RowMapping | None:
         """Where a picture lies: the key, its sha256, and the URL of the store."""

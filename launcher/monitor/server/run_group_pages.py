@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,7 +150,7 @@ class RunGroupPages:
     def _grouped(self, name: str, rows: Sequence[RowMapping]) -> RunGroup:
         jobs = {row["id"]: _job(row) for row in rows}
         parameters = _differing([job.variant for job in jobs.values()])
-        stages, now = _stages(rows, jobs), formats.now()
+        stages, now = _stages(rows, jobs), time.time()
         agents = self.evaluations.agents(row["id"] for row in rows)
         several = len({row["name"].partition("[")[0] for row in rows}) > 1
         runs = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import RowMapping, Table, case, func, or_, select
+from sqlalchemy import RowMapping, Table, case, func, select, union
 
 from launcher.decoding import decode
 from launcher.monitor import tables as t
@@ -15,7 +15,6 @@ from launcher.monitor.server.queries import OF_RUN, OPEN, Queries, Rows, rollout
 KINDS: Final[Mapping[str, Table]] = {"steps": t.steps, "evals": t.evals, "baselines": t.baselines}
 CALLED: Final = {"steps": "step", "evals": "evaluation", "baselines": "baseline"}
 SHOWN: Final = 200  # moments of one page
-METHODS: Final = ("sft", "dpo", "reward", "grpo", "rl")  # training.METHOD is a program that trains
 _INPUT: Final = "$SLIPWAY_INPUTS/"
 
 
@@ -66,7 +65,7 @@ class TrainingQueries:
     def trained(self) -> list[TrainingRun]:
         """Runs whose command is a trainer of ours, and those that told of a training, the newest first."""
         last = select(func.max(t.steps.c.number)).where(t.steps.c.training_id == t.trainings.c.id).scalar_subquery()
-        trains = [t.runs.c.job.like(f'%"training.{method}"%') for method in METHODS]
+        trains = union(select(t.trainings.c.run_id), select(t.runs.c.id).where(t.runs.c.trains != ""))
         query = (
             select(
                 *OF_RUN,
@@ -77,7 +76,7 @@ class TrainingQueries:
                 last.label("last"),
             )
             .join(t.trainings, isouter=True)
-            .where(or_(t.trainings.c.id.is_not(None), *trains))
+            .where(t.runs.c.id.in_(trains))
         )
         return [_training_run(row) for row in self.queries.all(query.order_by(t.runs.c.created.desc()).limit(OPEN))]
 
@@ -161,10 +160,6 @@ class TrainingQueries:
         )
 
 
-class _Role(msgspec.Struct):
-    command: list[str] = []
-
-
 class _Input(msgspec.Struct):
     url: str = ""
     output: str = ""
@@ -173,7 +168,6 @@ class _Input(msgspec.Struct):
 class _Job(msgspec.Struct):
     """What the page needs of a job.json."""
 
-    roles: dict[str, _Role] = {}
     inputs: dict[str, _Input] = {}
     config: dict[str, Any] | None = None
 
@@ -183,11 +177,9 @@ def _training_run(row: RowMapping) -> TrainingRun:
         job = decode(row["job"], _Job) if row["job"] else _Job()
     except msgspec.MsgspecError:  # its text was cut
         job = _Job()
-    words = [word for role in job.roles.values() for word in role.command]
-    method = next((method for method in METHODS if f"training.{method}" in words), "")
     step = row["step"] if row["last"] is None else row["last"]
     told = row["training"] is not None
-    return TrainingRun(row, row["method"] or method, row["model"] or _model(job), step, row["total"], told)
+    return TrainingRun(row, row["method"] or row["trains"], row["model"] or _model(job), step, row["total"], told)
 
 
 def _model(job: _Job) -> str:

@@ -21,7 +21,7 @@ from eval.actions.geometry import Cells
 from eval.benchmarks.agentnetbench.score import predicted_acts
 from tests.contract.dialect.answers import NASTY, damaged, fuzzed
 from tests.support.cases import every_case
-from tools.reference.actions import ACTIONS, GRAMMARS
+from tools.reference.actions import ACTIONS, GRAMMARS, answers
 
 NAMES: Final = [*DIALECTS, "tests.contract.dialect.own:JsonLines"]
 DIALECT: Final = {name: make_dialect(name, 4, False) for name in NAMES}
@@ -88,7 +88,7 @@ def test_an_answer_known_to_be_nasty_is_at_worst_a_parse_error(name: str, text: 
 def answers_of(name: str) -> list[str]:
     """Answers in this dialect, right and wrong ones: what the page of the dialects shows."""
     grammar = GRAMMARS[name.split(",")[0]]
-    given = [*grammar.accepted, *grammar.refused, *grammar.repaired]
+    given = answers(name.split(",")[0])
     for action in ACTIONS:
         with contextlib.suppress(Unrepresentable):
             given.append(grammar.dialect.format_turn([action]))

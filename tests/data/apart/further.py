@@ -1,7 +1,7 @@
 """Further end states of templates of every family, written on 30 November after the others were judged."""
 
 from tests.data.apart.kit import Home, states
-from tests.data.apart.office import COST, OUT, at, costs, edit, formula, sort, total, value
+from tests.data.apart.office import COST, OUT, at, costs, edit, formula, shown, sort, total, value
 from tests.data.apart.pages import HOST, marked
 from tests.data.apart.shell import ADD, ALIAS, ALIASES, PACK
 from tests.data.apart.texts import KEYS, NAMES, SET, TABLE
@@ -238,4 +238,17 @@ states(
     spoiled_coloured_page=edit(BOLD_WORD, page("BackColor = 16776960")),
     spoiled_title=edit(BOLD_WORD, 'doc.DocumentProperties.Title = "cheese"'),
     spoiled_top=edit(BOLD_WORD, page("TopMargin = 500")),
+)
+LINE = "Dim b As New com.sun.star.table.BorderLine2\nb.OuterLineWidth = 50\n{}.BottomBorder = b"
+states(
+    "calc-column",
+    right_another_cell_chosen=edit(costs("=B{0}*C{0}"), f"doc.CurrentController.select({at('C3')})"),
+    spoiled_places_of_prices=edit(costs("=B{0}*C{0}"), shown("C2:C6", "0.00")),
+    ambiguous_places_of_costs=edit(costs("=B{0}*C{0}"), shown("D2:D6", "#,##0.000")),
+)
+states(
+    "calc-change",
+    spoiled_colour_of_an_empty_cell=edit(value("C3", 176), f"{at('F9')}.CellBackColor = 16776960"),
+    spoiled_line_below_an_empty_cell=edit(value("C3", 176), LINE.format(at("F9"))),
+    spoiled_turned=edit(value("C3", 176), f"{at('A1')}.RotateAngle = 4500"),
 )

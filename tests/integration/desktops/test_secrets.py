@@ -210,6 +210,25 @@ def test_our_package_is_not_seen_where_it_lies_among_programs(tmp_path: Path, mo
         shutil.rmtree(f"/usr/local/lib/{shown.name}", ignore_errors=True)
 
 
+def test_the_published_judges_are_not_seen_where_python_has_them(tmp_path: Path) -> None:
+    if os.getuid():
+        pytest.skip("without root no folder can be made in /usr")
+    python = Path("/usr/local/lib/python3.99")  # a version that nobody has
+    site = python / "dist-packages"
+    try:
+        for name in ("desktop_env", "others"):
+            (site / name).mkdir(parents=True)
+            (site / name / "module.py").write_text("its source")
+
+        async def look() -> None:
+            async with await DesktopSession.start(DesktopOptions(screen=(800, 600))) as session:
+                assert await output(session, f"find {site} -name '*.py'") == f"{site}/others/module.py"
+
+        run(look())
+    finally:
+        shutil.rmtree(python, ignore_errors=True)
+
+
 def test_a_program_that_is_not_shown_is_told_with_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "browser"
     program.write_text("#!/bin/sh\n")

@@ -50,6 +50,7 @@ OFF, SCROLL_0, KEY, KEY_0, NO_KEYS, PROSE, MALFORMED, DRAG_1, TOOL = (
 )
 Said = Sequence[Action | str]  # an answer: actions, and what is named above
 KINDS = ("openai-compatible", "custom", "transformers", "openai", "openai preview", "claude")
+CALLING = ("openai-compatible", "openai", "openai preview", "claude")  # tools, too
 TEXTS = ("openai-compatible", "custom", "transformers")  # answers are texts of a dialect
 
 
@@ -220,7 +221,27 @@ CASES = {
         refused=1,
         told="it does not work",
         interfaces=("both",),
-        kinds=tuple(k for k in KINDS if k not in ("custom", "transformers")),
+        kinds=CALLING,
+    ),
+    "a tool that fails, where there is nothing else": Case(
+        ((TOOL,), (TOOL,)), solved=False, refused=2, told="it does not work", interfaces=("tools",), kinds=CALLING
+    ),
+    "the mouse, where there are only tools": Case(
+        ((CLICK,), (F12,)), solved=False, refused=2, told="Not done: ", interfaces=("tools",)
+    ),
+    "off the screen, where there are only tools": Case(
+        ((OFF,),), solved=False, refused=1, told="Not done: ", interfaces=("tools",)
+    ),
+    "no action, where there are only tools": Case(
+        ((MALFORMED,),), solved=False, parse_failures=1, steps=1, interfaces=("tools",)
+    ),
+    "neither call nor text, where there are only tools": Case(
+        ((PROSE,),),
+        solved=False,
+        parse_failures=1,
+        told="Not done: ",
+        limits={"parse_failures": 2},
+        interfaces=("tools",),
     ),
 }
 
@@ -316,7 +337,8 @@ def test_the_same_faults_give_the_same_outcome(
     shutil.rmtree(tmp_path / "out", ignore_errors=True)
     Refusing.made.clear()
     replies = [wire(kind, number, said) for number, said in enumerate(case.answers)]
-    replies += [wire(kind, len(replies) + at, [action]) for at, action in enumerate(expert())]
+    if interface != "tools":  # in which the task cannot be done
+        replies += [wire(kind, len(replies) + at, [action]) for at, action in enumerate(expert())]
     replies.append(end(kind, len(replies)))
     with serving(lambda request, number: Reply(replies[number])) as server:
         record = play(kind, server, tmp_path / "out", case, interface).record

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,26 @@ def test_files_that_differ_or_are_missing_are_named(tmp_path: Path) -> None:
         for name, content in files.items():
             (tmp_path / folder / name).write_text(content)
     assert release.differing(tmp_path / "a", tmp_path / "b") == ["lone", "other"]
+
+
+def test_the_files_of_a_tag_are_those_of_its_sources(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / VERSION_FILE).write_text('__version__ = "0.2.0"\n')
+    git(repository, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-a", "-m", "two")
+    git(repository, "tag", "v0.2.0")
+
+    def make(source: Path, version: str, versions: Sequence[str], out: Path) -> None:
+        out.mkdir()
+        (out / "made").write_text(f"{version} {list(versions)} {(source / VERSION_FILE).read_text()}")
+
+    monkeypatch.setattr(release, "make", make)
+    assert release.main(["0.1.0", "--of-tag"], repository) == 0
+    made = (repository / "build/release/0.1.0/files/made").read_text()
+    assert made == '0.1.0 [\'0.1.0\'] """The version."""\n\n__version__ = "0.1.0"\n'
+    assert "made twice, with equal bytes" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"version 0\.3\.0 has no tag; allowed: 0\.2\.0, 0\.1\.0"):
+        release.main(["0.3.0", "--of-tag"], repository)
 
 
 @pytest.mark.nightly

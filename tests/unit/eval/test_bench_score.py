@@ -337,6 +337,18 @@ def test_a_broken_file_says_where(truth: list[Any], what: str, tmp_path: Path) -
         step(tmp_path, truth)
 
 
+@pytest.mark.parametrize(
+    "body", ["", "[]", "null", "\xff", '{"steps": 1}', pytest.param("[" * 100_000, id="nested without end"), None]
+)
+def test_what_is_no_trajectory_is_one_line(tmp_path: Path, body: str | None) -> None:
+    if body is None:
+        (tmp_path / "a.json").mkdir()
+    else:
+        (tmp_path / "a.json").write_bytes(body.encode("latin-1"))
+    with pytest.raises(BenchError, match=r"^a\.json: "):
+        load(tmp_path)
+
+
 def test_a_folder_without_trajectories_or_with_one_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="no trajectory"):
         load(tmp_path)

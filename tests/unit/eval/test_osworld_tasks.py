@@ -126,7 +126,18 @@ def test_a_task_that_could_not_be_judged_is_refused_by_file_and_field(
 
 
 @pytest.mark.parametrize(
-    "body", ["", "[]", "[1", "\xff\xfe", "null", "NaN", "9" * 5000, "[" * 100_000, '{"a":' * 100_000]
+    "body",
+    [
+        "",
+        "[]",
+        "[1",
+        "\xff\xfe",
+        "null",
+        "NaN",
+        pytest.param("9" * 5000, id="a long number"),
+        pytest.param("[" * 100_000, id="nested without end"),
+        pytest.param('{"a":' * 100_000, id="objects without end"),
+    ],
 )
 def test_a_file_that_is_no_object_is_refused(tmp_path: Path, body: str) -> None:
     path = written(tmp_path)

@@ -150,7 +150,9 @@ def test_a_missing_field_is_named(tmp_path: Path, missing: str) -> None:
         load(tmp_path)
 
 
-@pytest.mark.parametrize("body", ["", "{}", "[]", "[1]", "\xff", '[{"id": "a"'])
+@pytest.mark.parametrize(
+    "body", ["", "{}", "[]", "[1]", "\xff", '[{"id": "a"', pytest.param("[" * 100_000, id="nested without end")]
+)
 def test_a_file_that_is_no_list_of_items_is_refused(tmp_path: Path, body: str) -> None:
     (tmp_path / "annotations").mkdir()
     (tmp_path / "images").mkdir()

@@ -24,6 +24,10 @@ STYLES = (
     '<style:style style:name="co2" style:family="table-column">'
     '<style:table-column-properties fo:break-before="auto" style:column-width="2in"/></style:style>'
 )
+CELL = (
+    '<table:table-cell table:style-name="ce1"{}/><style:style style:name="ce1" style:family="table-cell">'
+    '<style:table-cell-properties {}="{}"/></style:style>'
+)
 PAGE = (
     '<style:default-style style:family="paragraph"><style:text-properties fo:font-size="12pt"/></style:default-style>'
     '<style:style style:name="Standard" style:family="paragraph">{plain}</style:style>'
@@ -63,6 +67,10 @@ def text(**page: str) -> dict[str, bytes]:
         (sheet(inside='<table:table-cell table:number-columns-spanned="1"/>'), []),
         (sheet(inside='<table:database-range table:display-filter-buttons="true"/>'), ["a filter has buttons"]),
         (sheet(inside="<calcext:conditional-format/>"), ["a condition for the look of cells was added"]),
+        (sheet(inside=CELL.format("", "fo:font-weight", "bold")), []),
+        (sheet(inside=CELL.format("", "fo:background-color", "#ffff00")), ["empty cells are coloured or framed"]),
+        (sheet(inside=CELL.format("", "fo:border-bottom", "1pt solid")), ["empty cells are coloured or framed"]),
+        (sheet(inside=CELL.format(' office:value-type="float"', "fo:background-color", "#ffff00")), []),  # `marked`
         ({**sheet(), "meta.xml": part("<dc:date>2026</dc:date>")}, []),
         ({**sheet(), "meta.xml": part("<dc:title>t</dc:title>")}, ["the document has a title of its own"]),
         (text(), []),

@@ -1,4 +1,5 @@
-"""docs/reference/formats.md: the program's own readers read every example of the page."""
+"""docs/reference/formats.md: its tables have the fields of the structures, and the program's own readers read every
+example of the page."""
 
 from __future__ import annotations
 
@@ -20,19 +21,20 @@ from eval.benchmarks.agentnetbench.data import load
 from eval.benchmarks.agentnetbench.run import BenchAnswer
 from eval.benchmarks.screenspot.data import load as load_questions
 from eval.benchmarks.screenspot.run import SpotAnswer
-from eval.episodes import Episode, iter_episodes, jsonl, read_episode
+from eval.episodes import Episode, Step, iter_episodes, jsonl, read_episode
+from eval.failures import RULES
 from eval.rollout import TaskRecord
 from eval.scores.summary import MetricRow
 from eval.steps import StepAnswer
 from launcher.results import training_records
 from launcher.results.read import Metric, TaskResult
 from tests.support.documented import ROOT
-from tools.reference import formats, formats_meanings
 from training.data.__main__ import main as data
 from training.data.chat import ChatSamples
 from training.data.faults import Faults
-from training.data.packed.store import DatasetManifest, read_manifest
-from training.data.pairs.store import read_pairs
+from training.data.packed.store import Counts, DatasetManifest, Pack, Shard, read_manifest, schema
+from training.data.pairs.store import Pair, read_pairs
+from training.rl.records.entries import PieceEntry
 from training.rl.records.record_writer import RecordWriter
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
@@ -65,6 +67,70 @@ FOREIGN: Final = {
     "progress.jsonl": "the runtime's own, deleted with its folder",
     "metrics.jsonl": "the runtime's own, deleted with its folder; $SLIPWAY_METRICS names it",
 }
+
+# the line above a table -> the structure whose fields it lists
+TABLES: Final[dict[str, type[msgspec.Struct]]] = {
+    "### episode.json": Episode,
+    "### steps.jsonl": Step,
+    "### dataset.json": DatasetManifest,
+    "A shard:": Shard,
+    "A pack, and the index:": Pack,
+    "The counts of a split:": Counts,
+    "### pairs.jsonl": Pair,
+    "### summary.json": MetricRow,
+    "### tasks.jsonl": TaskRecord,
+    "### Answers to recorded steps": StepAnswer,
+    "### responses.jsonl": BenchAnswer,
+    "### results/responses.jsonl of ScreenSpot": SpotAnswer,
+    **{f"### `record`: {kind.__struct_config__.tag}": kind for kind in (PieceEntry, *RecordWriter.KINDS)},
+}
+# fields that have a default in memory, and are always in the file
+ALWAYS: Final = ("Episode.schema_version", "Episode.steps")
+
+
+def table(above: str, heading: str = "field") -> list[list[str]]:
+    """The rows of the first table below a line, each without the marks of code in its first cell."""
+    text = PAGE.partition(f"\n{above}\n")[2].partition(f"\n| {heading} |")[2].partition("\n\n")[0]
+    found = [line.strip("| ").split(" | ") for line in text.split("\n")[2:]]
+    assert found, above
+    return [[name.strip("`"), *cells] for name, *cells in found]
+
+
+def type_words(info: msgspec.inspect.Type) -> str:
+    match info:
+        case msgspec.inspect.UnionType(types):
+            return " or ".join(map(type_words, types))
+        case msgspec.inspect.LiteralType(values):
+            return " or ".join(f"`{value}`" for value in values)
+        case msgspec.inspect.ListType(item_type=item) | msgspec.inspect.VarTupleType(item_type=item):
+            return f"list of {type_words(item)}"
+        case msgspec.inspect.TupleType(item_types=items):
+            return f"[{', '.join(map(type_words, items))}]"
+        case msgspec.inspect.DictType(value_type=value):
+            return f"object with values: {type_words(value)}"
+    names = {"StrType": "text", "IntType": "whole number", "FloatType": "number", "BoolType": "true or false"}
+    return {**names, "NoneType": "null", "AnyType": "any"}.get(type(info).__name__, "object")
+
+
+@pytest.mark.parametrize("above", TABLES)
+def test_a_table_has_the_fields_of_its_structure(above: str) -> None:
+    kind = TABLES[above]
+    expected = []
+    for field in msgspec.structs.fields(kind):
+        words = type_words(msgspec.inspect.type_info(field.type))
+        words = "whole number" if (kind, field.name) == (Episode, "steps") else words  # the file has their number
+        required = field.required or f"{kind.__name__}.{field.name}" in ALWAYS
+        expected.append((field.name, words, not required))
+    assert [(name, words, meaning.endswith("; may be absent")) for name, words, meaning in table(above)] == expected
+
+
+def test_the_tables_have_the_columns_of_packed_data_and_the_classes_of_failures() -> None:
+    packed = schema()
+    steps = packed.field("steps").type.value_type
+    assert [name for name, *_ in table("### The rows", "column")] == packed.names
+    assert [name for name, *_ in table("A step of the list `steps`:", "column")] == [each.name for each in steps]
+    above = next(line for line in PAGE.split("\n") if line.startswith("solution is what the environment's expert"))
+    assert [tuple(row) for row in table(above, "class")] == [(rule.kind, rule.words) for rule in RULES]
 
 
 def example(name: str) -> str:
@@ -116,7 +182,7 @@ def test_the_episode_is_packed_into_files_as_the_page_describes_them(tmp_path: P
     import pyarrow.parquet as parquet
 
     index = parquet.read_schema(tmp_path / "packed" / "images.parquet")
-    assert index.names == [name for name, _, _ in formats_meanings.IMAGE_COLUMNS]
+    assert index.names == [name for name, *_ in table("### images.parquet", "column")]
 
 
 def test_the_pair_is_read(tmp_path: Path) -> None:
@@ -223,18 +289,6 @@ def test_the_recording_of_openadapt_becomes_an_episode(tmp_path: Path) -> None:
     result = ingested(tmp_path, format="openadapt", recording=str(folder))
     assert [step.action for step in result.steps] == [Action(ActionType.CLICK, x=80.5 / 320, y=50.5 / 200)]
     assert (result.instruction, result.success) == ("Click the button.", None)
-
-
-def test_a_field_without_a_meaning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(formats_meanings.STEP, "reward")
-    with pytest.raises(KeyError, match=r"Step\.reward"):
-        formats.page()
-
-
-def test_a_meaning_of_a_field_that_is_gone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(formats_meanings.STEP, "gone", "nothing")
-    with pytest.raises(KeyError, match="Step has no field gone"):
-        formats.page()
 
 
 def test_the_answers_to_recorded_steps_are_read(tmp_path: Path) -> None:
