@@ -305,6 +305,8 @@ def commands(task: Instance) -> list[str]:
         text = base64.b64encode(content).decode()
         pieces = (text[at : at + PIECE] for at in range(0, len(text), PIECE))
         out += [f"printf %s {piece} | base64 -d >> {name}" for piece in pieces]
+        if task.removed() and path not in task.removed():  # what was moved keeps its permissions
+            out.append(f"chmod --reference={shlex.quote(task.removed()[0])} {name}")
     out += [f"rm -rf {shlex.quote(path)}" for path in task.removed()]
     out += [f"mkdir {shlex.quote(path)}" for path in folders(task)]
     out += [f"chmod {mode:o} {shlex.quote(path)}" for path, mode in modes(task).items()]

@@ -60,6 +60,7 @@ FOREIGN: Final = {
     **dict.fromkeys(("initial.png", "step_0.png", "runtime.log"), "beside OSWorld's results"),
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
     **dict.fromkeys(("note.txt", "DONE.txt"), "in the home of a real desktop, gone with it"),
+    "x11_characters.txt": "a table of our own package",
     "top_level.txt": "in the metadata of a Python package",
     "install.md": "a page of docs/, which a message names",
     "ID.json": "a task in OSWorld's format, which others write",
