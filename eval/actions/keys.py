@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Final
 
 MODIFIERS: Final = ("ctrl", "alt", "shift", "win", "command", "altgr")
@@ -158,7 +160,15 @@ def key_name(spelling: str) -> str | None:
     for mark in "_- ":
         name = name.replace(mark, "")
     name = SPELLINGS.get(name, name)
-    return name if name in NAMED or len(name) == 1 else None
+    return name if name in NAMED or len(name) == 1 else _x11_characters().get(spelling)
+
+
+@cache
+def _x11_characters() -> dict[str, str]:
+    """X11's names of the characters outside Latin-1, such as `Greek_alpha`; capitals count."""
+    text = files("eval.actions").joinpath("x11_characters.txt").read_text("ascii")
+    pairs = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {name: chr(int(code, 16)) for name, code in pairs}
 
 
 def spelled(key: str, names: Mapping[str, str], *, capitals: bool = False) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from eval.actions.dialects.anthropic import Anthropic
 from eval.agents.base import Decision
-from eval.agents.computer import Computer, EpisodeOver
+from eval.agents.computer import Computer, EpisodeOver, no_mouse
 from eval.agents.driver import Driver
 from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
 from eval.config import ConfigError
@@ -135,7 +135,7 @@ class ClaudeAgent:
         )
         computer_calls = self._computer_calls(driver, calls)
         if computer_calls is not None and not driver.computer.gui:  # a toolset that the SDK was not given
-            decision = replace(decision, refused=driver.computer.only_tools)
+            decision = replace(decision, refused=no_mouse(driver.computer.tools))
         if (told := driver.begin(decision, computer_calls)) is not None:
             runner.append_messages(*_undone(message, calls, told))
             return True

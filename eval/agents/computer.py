@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -59,6 +59,11 @@ TOLD: Final = frozenset(
         ActionType.CALL_USER,
     }
 )
+
+
+def no_mouse(tools: Sequence[str]) -> str:
+    """What an agent is told that uses the mouse or the keyboard where there are only tools."""
+    return f"there is no mouse and no keyboard here, only {', '.join(tools)}"
 
 
 class EpisodeOver(Exception):
@@ -128,11 +133,6 @@ class Computer:
         self._undone = 0  # answers of which something could not be done
         if observation.done or max_steps < 1:
             self.ended.set()
-
-    @property
-    def only_tools(self) -> str:
-        """What an agent is told that uses the mouse or the keyboard where there is none."""
-        return f"there is no mouse and no keyboard here, only {', '.join(self.tools)}"
 
     @property
     def size(self) -> tuple[int, int]:
@@ -333,7 +333,7 @@ class Computer:
     async def _do(self, action: Action, number: int) -> Observation:
         try:
             if not self.gui and action.type not in TOLD:
-                raise ActionRefused(self.only_tools)
+                raise ActionRefused(no_mouse(self.tools))
             try:
                 check_keys([action])
             except ImpossibleAction as error:

@@ -106,7 +106,7 @@ class PromptBuilder(StepWording):
         config = self.demonstration
         if config is None or self.pool is None:
             return NO_DEMONSTRATION
-        return self.pool.choose(task, config.rule, config.seed) or NO_DEMONSTRATION
+        return self.pool.choose(task, config.rule, config.seed, config.by) or NO_DEMONSTRATION
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raises ConfigError when an evaluation of the tasks lacks a demonstration that the configuration asks for."""
@@ -116,7 +116,7 @@ class PromptBuilder(StepWording):
         if self.pool is None:
             raise ConfigError("prompt.demonstration.folder: name the episodes that an evaluation shows, or rule: none")
         for task in tasks:
-            if config.required and not self.pool.has(task, config.rule):
+            if config.required and not self.pool.has(task, config.rule, config.by):
                 raise ConfigError(
                     f"prompt.demonstration: {config.folder} holds no {config.rule} one for task {task.task_id}; "
                     "required: false would ask without"

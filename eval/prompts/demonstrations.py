@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 Rule = Literal["right", "wrong", "none", "control"]
+By = Literal["family", "words"]
 FrameOf = Callable[[str], ImageRef]
 FAMILY: Final = "family:"
 FILLER: Final = "the quick grey page holds some plain words that say nothing about this app and so on "
@@ -45,6 +46,8 @@ class DemonstrationConfig(Config, frozen=True):
               wrong: one of another family, with the same instruction if there is one
               control: as long as the right one in steps, characters and pixels, but saying nothing
               none: no demonstration
+    by        family, or words: right is then the episode, of whatever task, whose goal shares the most words with the
+              task's (of all words of both), and wrong the one that shares the fewest: for recordings without families
     folder    episodes to choose from; None: at training, the episodes that are trained on. An evaluation needs one
     share     at training: the part of the episodes that get a demonstration; the others teach the prompt without one
     required  at evaluation: a task without a demonstration is an error, else it is asked without one
@@ -55,6 +58,7 @@ class DemonstrationConfig(Config, frozen=True):
     steps: Annotated[int, msgspec.Meta(ge=1)] = 15
     thought: bool = False
     rule: Rule = "right"
+    by: By = "family"
     folder: str | None = None
     share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     required: bool = True
@@ -95,6 +99,12 @@ def family(task_id: str, tags: Sequence[str]) -> str:
     """The family of a task: its `family:` tag, or its id without `-NUMBER` at the end."""
     named = [tag for tag in tags if tag.startswith(FAMILY)]
     return named[0] if named else FAMILY + re.sub(r"[-_][0-9]+\Z", "", task_id)
+
+
+def overlap(first: str, second: str) -> float:
+    """The share of the words of two texts that both have, from 0 to 1."""
+    one, other = (set(re.findall(r"\w+", text.casefold())) for text in (first, second))
+    return len(one & other) / len(one | other) if one | other else 0.0
 
 
 def filler(text: str) -> str:
@@ -192,22 +202,24 @@ class Pool:
             raise ConfigError(f"prompt.demonstration: there is no folder {root}")
         return cls.of((episode, partial(_read, folder)) for folder, episode in _episodes(root))
 
-    def choose(self, task: Task, rule: Rule, seed: int) -> Demonstration | None:
+    def choose(self, task: Task, rule: Rule, seed: int, by: By = "family") -> Demonstration | None:
         """The demonstration for a task, the same each time; None where there is none. Raises BadFrame."""
         if rule == "none":
             return NO_DEMONSTRATION
         dice = random.Random(f"demonstration {seed} {task.task_id} {task.seed}")
-        candidates = self._fitting(task, rule, dice)
+        candidates = self._fitting(task, rule, dice, by)
         if not candidates:
             return None
         shown = self._shown(dice.choice(candidates))
         return control(shown) if rule == "control" else shown
 
-    def has(self, task: Task, rule: Rule) -> bool:
+    def has(self, task: Task, rule: Rule, by: By = "family") -> bool:
         """Whether `choose` would give a demonstration; no episode is read."""
-        return rule == "none" or bool(self._fitting(task, rule, random.Random(0)))
+        return rule == "none" or bool(self._fitting(task, rule, random.Random(0), by))
 
-    def _fitting(self, task: Task, rule: Rule, dice: random.Random) -> list[PoolEntry]:
+    def _fitting(self, task: Task, rule: Rule, dice: random.Random, by: By) -> list[PoolEntry]:
+        if by == "words":
+            return self._by_words(task, rule)
         mine = family(task.task_id, task.tags)
         if rule != "wrong":
             return [e for e in self.families.get(mine, []) if e.task != (task.task_id, task.seed)]
@@ -215,6 +227,13 @@ class Pool:
         if same or not (names := [name for name in sorted(self.families) if name != mine]):
             return same
         return self.families[dice.choice(names)]
+
+    def _by_words(self, task: Task, rule: Rule) -> list[PoolEntry]:
+        found = [
+            (overlap(task.instruction, e.instruction), e) for e in self.entries if e.task != (task.task_id, task.seed)
+        ]
+        best = (min if rule == "wrong" else max)((score for score, _ in found), default=0.0)
+        return [entry for score, entry in found if score == best]
 
     def _shown(self, entry: PoolEntry) -> Demonstration:
         """Read from its folder, unless it was lately."""

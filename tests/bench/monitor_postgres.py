@@ -18,7 +18,7 @@ from sqlalchemy import Engine, text
 from launcher.monitor import search_index
 from launcher.monitor import tables as t
 from launcher.monitor.database import open_database
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.queries.runs import Queries
 from tests.bench.monitor import SEARCHED
 from tests.support.postgres import a_postgres
 

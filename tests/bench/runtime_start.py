@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.integration.runtime.rig import Rig
 
 ROUNDS = 15
-TARGET = 0.3  # seconds: docs/project/benchmarks.md, 3
+TARGET = 0.3  # seconds: docs/project/benchmarks.md
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from tests.support.fakerun import FakeAttempt, fake_job, write_run
 
 RUNS = int(os.environ.get("RUNS", "10000"))
 TRIES = 5
-LIMIT = 1.0  # seconds, warm: docs/project/benchmarks.md, 2
+LIMIT = 1.0  # seconds, warm: docs/project/benchmarks.md
 
 
 def timed(command: list[str], environ: dict[str, str]) -> tuple[float, float, int]:

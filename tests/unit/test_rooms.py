@@ -21,7 +21,6 @@ LARGER: Final = {
     "launcher": 15,
     "launcher/backends/kubernetes": 19,
     "launcher/backends/lambda_labs": 20,
-    "launcher/monitor/server": 28,
     "launcher/protocol": 17,
     "launcher/store": 22,
     "launcher/verbs": 28,

@@ -27,6 +27,9 @@ from training.common.modelcard import file_digest, sources
 FILE: Final = "identity.json"  # in a checkpoint
 MODEL_FILES: Final = frozenset((".safetensors", ".bin", ".json", ".jinja", ".txt", ".model"))
 WEIGHTS: Final = ".safetensors"
+# what every start of a training asks for: where one of the two has it, prompts or pictures are others. Of further files
+# a hub's cache may have more or fewer
+ASKED: Final = ("chat_template.jinja", "chat_template.json", "tokenizer.json", "preprocessor_config.json")
 SHA256: Final = 64  # hexadecimal digits; the hub names a large file by it, and a small one by git's
 TASKS: Final = "tasks"
 ANYWAY: ContextVar[bool] = ContextVar("resume_anyway", default=False)  # --resume-anyway
@@ -194,7 +197,7 @@ def difference(name: str, before: Part, now: Part) -> str | None:
     if model and before.files and now.files:
         both = before.files.keys() & now.files.keys()
         odd = {file for file in both if before.files[file] != now.files[file]}
-        odd |= {file for file in before.files.keys() ^ now.files.keys() if file.endswith(WEIGHTS)}
+        odd |= {file for file in before.files.keys() ^ now.files.keys() if file.endswith((WEIGHTS, *ASKED))}
         return f"{name}: {', '.join(sorted(odd))}" if odd else None
     if before.digest is not None and now.digest is not None:
         return f"{name}: its files" if before.digest != now.digest else None

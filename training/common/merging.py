@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from eval.config import ConfigError
 from training.common import same
 
 
@@ -20,8 +21,15 @@ def merged(model: Any, outputs: Callable[[Any], list[Any]], *, share: float | No
     base = model.get_base_model()  # the LoRA is in its layers; around it, accelerate may compute in another precision
     dtype = str(base.dtype).removeprefix("torch.")
     apart = outputs(base)
+    tied = getattr(base, "all_tied_weights_keys", None)
     untie(base)
-    whole = model.merge_and_unload()
+    try:
+        whole = model.merge_and_unload()
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        raise ConfigError(f"adapter: peft cannot merge it: {' '.join(str(error).split())[:300]} {otherwise}") from None
+    if _shared(whole):  # peft tied what the adapter has in place of both
+        _say_tied(whole, True)
+        whole.all_tied_weights_keys = tied
     told = same.require_same(
         apart, outputs(whole), share or same.TOLERANCE[dtype], f"merged ({dtype})", otherwise=otherwise
     )
@@ -38,8 +46,7 @@ def untie(model: Any) -> None:
     head = model.get_output_embeddings()
     own = _plain(head)
     own.weight = torch.nn.Parameter(own.weight.detach().clone(), requires_grad=False)
-    for config in (model.config, model.config.get_text_config()):
-        config.tie_word_embeddings = False
+    _say_tied(model, False)
     name = next(name for name, module in model.named_modules() if module is head)
     tied = model.all_tied_weights_keys
     model.all_tied_weights_keys = {key: other for key, other in tied.items() if not key.startswith(f"{name}.")}
@@ -48,9 +55,17 @@ def untie(model: Any) -> None:
 def on_tied(model: Any) -> bool:
     """Whether an adapter lies on an embedding or a head, of those that share their weights."""
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
-    if head is None or embedding is None or _plain(head).weight is not _plain(embedding).weight:
-        return False
-    return _plain(head) is not head or _plain(embedding) is not embedding
+    return _shared(model) and (_plain(head) is not head or _plain(embedding) is not embedding)
+
+
+def _shared(model: Any) -> bool:
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    return None not in (head, embedding) and _plain(head).weight is _plain(embedding).weight
+
+
+def _say_tied(model: Any, tied: bool) -> None:
+    for config in (model.config, model.config.get_text_config()):
+        config.tie_word_embeddings = tied
 
 
 def _plain(layer: Any) -> Any:

@@ -18,6 +18,7 @@ from training.common.parts import VISION, towers
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
 
 HEAD: Final = "the losses multiply by its weights alone, so that a LoRA on it would never be trained"
+TOKEN_ROWS: Final = ".token_adapter.trainable_tokens_delta"
 # of a LoRA's weights: which side of them has the layer's width, and the layer's name of it
 WIDTHS = {"A": (1, "in_features"), "embedding_A": (1, "num_embeddings"), "embedding_B": (0, "embedding_dim")}
 
@@ -248,11 +249,17 @@ def check_adapter(folder: Path, model: Any, base: str) -> None:
         tensors: Any = safe_open(weights, "pt")
     except (OSError, ValueError) as error:
         raise ConfigError(f"adapter: {folder} is no LoRA adapter: {error}") from None
-    layers, plain = dict(model.named_modules()), dict(model.named_parameters())
+    # with what shares another's weights, a tied head: an adapter has its own of that
+    layers, plain = dict(model.named_modules()), dict(model.named_parameters(remove_duplicate=False))
     other = f"adapter: {folder} is for another base model than {base}"
     for name in tensors.keys():  # noqa: SIM118 (safe_open is no mapping)
         path, _, rest = name.removeprefix("base_model.model.").replace(".base_layer.", ".").partition(".lora_")
         shape = tensors.get_slice(name).get_shape()
+        if path.endswith(TOKEN_ROWS):  # peft's trainable_token_indices: rows of an embedding
+            weight = plain.get(f"{path.removesuffix(TOKEN_ROWS)}.weight")
+            if weight is None or weight.shape[1] != shape[1]:
+                raise ConfigError(f"{other}: there is no {path.removesuffix(TOKEN_ROWS)} with rows of {shape[1]}")
+            continue
         if not rest:  # a full weight that was trained together with the LoRA
             if path not in plain or list(plain[path].shape) != shape:
                 raise ConfigError(f"{other}: there is no {path} of shape {shape}")

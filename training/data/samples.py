@@ -186,7 +186,7 @@ def _demonstration(builder: PromptBuilder, task: Task) -> Demonstration:
         return NO_DEMONSTRATION
     if builder.pool is None:
         raise ValueError("demonstrations need a pool: see with_pool")
-    return builder.pool.choose(task, config.rule, config.seed) or NO_DEMONSTRATION
+    return builder.pool.choose(task, config.rule, config.seed, config.by) or NO_DEMONSTRATION
 
 
 def with_pool(builder: PromptBuilder, pool: Callable[[], Pool]) -> PromptBuilder:

@@ -1,7 +1,7 @@
 """Requests to a cluster's API server. The official client sets TLS up; requests are built here.
 
 Its own calls build models of every field, which is slow, so requests here send raw bytes over its connection pool
-(figures: docs/project/benchmarks.md 10). Every request can be repeated: a second create answers 409, a second delete
+(figures: docs/project/benchmarks.md). Every request can be repeated: a second create answers 409, a second delete
 404. Logins are renewed while it works (`access`): one that the server refuses is obtained anew once.
 """
 

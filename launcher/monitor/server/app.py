@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from launcher.errors import SlipwayError
 from launcher.monitor.server.blind_mode import BlindMode
 from launcher.monitor.server.entry import EntryCodes
-from launcher.monitor.server.pages import MonitorPages
+from launcher.monitor.server.pages.monitor_pages import MonitorPages
 from launcher.monitor.server.security import RequestGuard
 
 

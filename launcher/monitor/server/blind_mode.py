@@ -16,8 +16,8 @@ from sqlalchemy import RowMapping
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from launcher.monitor.server.queries.verdicts import Judged
 from launcher.monitor.server.security import of_this_machine
-from launcher.monitor.server.verdict_queries import Judged
 
 COOKIE: Final = "slipway-blind"
 _ON: ContextVar[bool] = ContextVar("blind", default=False)

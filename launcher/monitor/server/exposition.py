@@ -22,7 +22,7 @@ from launcher.exposition import MetricFamily, Sample
 from launcher.monitor import tables as t
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.rows import ENDED
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.queries.runs import Queries
 from launcher.results.run_cost import HeldTime
 from launcher.spec.model import Limits
 

@@ -20,9 +20,9 @@ from launcher.monitor.rows import run_id
 from launcher.monitor.server.app import application
 from launcher.monitor.server.entry import EntryCodes
 from launcher.monitor.server.exposition import MetricsServer, exposed
-from launcher.monitor.server.live_desktops import LiveDesktops
-from launcher.monitor.server.pages import MonitorPages
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.live.desktops import LiveDesktops
+from launcher.monitor.server.pages.monitor_pages import MonitorPages
+from launcher.monitor.server.queries.runs import Queries
 from launcher.monitor.server.security import ENTER
 from launcher.monitor.server.stream import Hub
 from launcher.monitor.server.waiting_reasons import WaitingReasons

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from launcher.errors import SlipwayError
 from launcher.monitor import tables as t
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.queries.runs import Queries
 from launcher.protocol.read import read_run
 from launcher.spec.profile import Profile
 from launcher.store.base import Store

@@ -15,7 +15,7 @@ import yaml
 from playwright.sync_api import Browser
 
 from eval.desktops.viewing import missing_viewers
-from launcher.monitor.server.desktop_pages import screens_of
+from launcher.monitor.server.pages.desktops import screens_of
 from launcher.store.file import FileStore
 from tests.integration.monitor.screens import POINTER, DesktopServer, differing, pictured
 from tests.integration.monitor.served import Monitor

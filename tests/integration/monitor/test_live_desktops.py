@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.monitor.server.desktop_pages import screens_of
-from launcher.monitor.server.live_desktops import LiveDesktops
+from launcher.monitor.server.live.desktops import LiveDesktops
+from launcher.monitor.server.pages.desktops import screens_of
 from launcher.protocol.records import Claim, Placement
 from launcher.spec.hashing import encode_job
 from launcher.spec.profile import LocalSettings, Profile
@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The backends by name that the monitor has."""
     known: dict[str, Any] = {}
     monkeypatch.setattr(
-        "launcher.monitor.server.live_desktops.backends", lambda profile: lambda job: known[job.backend]
+        "launcher.monitor.server.live.desktops.backends", lambda profile: lambda job: known[job.backend]
     )
     return known
 

@@ -17,8 +17,8 @@ import pytest
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-from launcher.monitor.server.des import encrypted
-from launcher.monitor.server.rfb import NoDesktop, RfbScreen
+from launcher.monitor.server.live.des import encrypted
+from launcher.monitor.server.live.rfb import NoDesktop, RfbScreen
 from tests.support.vnc import answered
 
 PIXEL = struct.Struct("<4B")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from launcher.monitor.server.run_group_pages import LINES
+from launcher.monitor.server.pages.run_groups import LINES
 from launcher.protocol.records import Beat
 from launcher.spec.model import Output
 from launcher.store.file import FileStore

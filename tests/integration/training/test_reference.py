@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
+from eval.config import Config
+from eval.config.help import rows
+from eval.environments.registry import ENVIRONMENTS
+from eval.run import RunConfig
+from training.common.evaluation import EvaluationConfig
+from training.data.make_episodes import MakeEpisodesConfig
 from training.reference import ENTRIES
+from training.rl.config import RlConfig
+
+
+@pytest.mark.parametrize("kind", [RunConfig, EvaluationConfig, MakeEpisodesConfig, RlConfig])
+def test_a_field_that_names_an_environment_lists_all_of_them(kind: type[Config]) -> None:
+    (words,) = (row.kind for row in rows(kind) if row.name == "environment")
+    assert words == f"{', '.join(ENVIRONMENTS)}, or one of your own as `package.module:name`"
 
 
 def test_importing_all_configurations_loads_no_torch() -> None:

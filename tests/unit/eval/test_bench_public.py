@@ -21,7 +21,7 @@ from eval.benchmarks.agentnetbench.score import VERSIONS, predicted_acts, step_s
 
 HERE: Final = Path(__file__)
 TRAJECTORIES: Final = json.loads(HERE.with_name("agentnetbench_public_scores.json").read_text(encoding="utf-8"))
-PAGE: Final = HERE.parents[3] / "docs/project/benchmarks.md"
+PAGE: Final = HERE.parents[3] / "docs/reference/formats.md"
 
 
 def scored(trajectory: dict[str, Any], folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:

@@ -114,6 +114,42 @@ def test_a_wrong_one_is_of_another_family_and_says_the_same_if_it_can(tmp_path: 
     assert pool.choose(task("app-1"), "none", 0) == NO_DEMONSTRATION
 
 
+def test_by_words_the_nearest_goal_of_another_task_is_shown_whatever_its_family(tmp_path: Path) -> None:
+    for name, goal in (
+        ("a1", "Rename the file notes.txt to plan.txt"),
+        ("b2", "Book a room for Friday"),
+        ("c3", "Delete the file draft.txt"),
+    ):
+        write(tmp_path, name, instruction=goal, task_id=name)
+    write(tmp_path, "failed", instruction="Rename the file a.txt to b.txt", task_id="d4", success=False)
+    pool = Pool.folder(tmp_path)
+
+    def found(asked: Task, rule: Any, seed: int = 0) -> str | None:
+        chosen = pool.choose(asked, rule, seed, "words")
+        return None if chosen is None else chosen.task
+
+    asked = task("new", "RENAME the file a.txt to b.txt!")
+    assert {found(asked, "right", seed) for seed in range(20)} == {"Rename the file notes.txt to plan.txt"}
+    assert {found(asked, "wrong", seed) for seed in range(20)} == {"Book a room for Friday"}
+    assert pool.has(asked, "right", "words")
+    assert not pool.has(asked, "right")  # of no family that is there
+    # its own recording would be the answer
+    assert found(task("a1", "Rename the file notes.txt to plan.txt"), "right") == "Delete the file draft.txt"
+    right, control = (pool.choose(asked, rule, 0, "words") for rule in ("right", "control"))
+    assert right is not None
+    assert control is not None
+    assert (control.blank, control.task, len(control.steps)) == (True, right.task, len(right.steps))
+    assert Pool([]).choose(asked, "right", 0, "words") is None
+
+
+def test_evaluation_and_training_choose_by_what_the_configuration_says(tmp_path: Path) -> None:
+    write(tmp_path, "a1", instruction="Rename the file", task_id="a1")
+    write(tmp_path, "b2", instruction="Book a room", task_id="b2")
+    for by, said in (("words", "Book a room"), ("family", "")):
+        config = PromptConfig(demonstration=DemonstrationConfig(folder=str(tmp_path), required=False, by=by))
+        assert config.builder().choose(task("new", "Book a small room")).task == said
+
+
 def block(builder: PromptBuilder, demonstration: Demonstration) -> tuple[list[dict[str, Any]], list[Image.Image]]:
     messages, images = builder.messages("Now", [], Observation(frame(99), (8, 8)), demonstration)
     return messages[-1]["content"], images

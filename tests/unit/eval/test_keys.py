@@ -92,6 +92,27 @@ def test_a_name_of_playwright_is_the_same_key_as_x11s(name: str, key: str) -> No
     assert keysym_of_key(name) == keysym_of_key(key)
 
 
+@pytest.mark.parametrize(
+    ("name", "character"),
+    {
+        "Greek_alpha": "α",
+        "Greek_ALPHA": "Α",
+        "Cyrillic_ya": "я",
+        "Aogonek": "Ą",
+        "kana_KA": "カ",
+        "EuroSign": "€",
+    }.items(),
+)
+def test_an_x11_name_of_a_character_types_it(name: str, character: str) -> None:
+    assert key_name(name) == character
+    assert keysym_of_key(name) == (0x1000000 | ord(character))
+
+
+@pytest.mark.parametrize("name", ["greek_ALPHA", "Terminate_Server", "dead_acute", "emspace", "#", "# X11's"])
+def test_what_no_key_writes_is_no_such_name(name: str) -> None:
+    assert key_name(name) in (None, "#")
+
+
 def test_our_names_are_one_for_each_key_and_each_has_a_keysym_but_those_that_x11_lacks() -> None:
     assert {name for name in NAMED if key_name(name) != name} == set()
     assert set(NAMED) - set(NAMED_KEYS) == WITHOUT

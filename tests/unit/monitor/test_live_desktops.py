@@ -15,7 +15,7 @@ import pytest
 
 from launcher.backends import forwarding
 from launcher.errors import NotFound
-from launcher.monitor.server.live_desktops import LiveDesktops, LiveScreen
+from launcher.monitor.server.live.desktops import LiveDesktops, LiveScreen
 from launcher.protocol.records import Endpoint
 from launcher.spec.model import Alternative, ResolvedJob
 from launcher.spec.profile import LocalSettings, Profile
@@ -85,7 +85,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The backends by name that the monitor has."""
     known: dict[str, Any] = {}
     monkeypatch.setattr(
-        "launcher.monitor.server.live_desktops.backends", lambda profile: lambda job: known[job.backend]
+        "launcher.monitor.server.live.desktops.backends", lambda profile: lambda job: known[job.backend]
     )
     return known
 

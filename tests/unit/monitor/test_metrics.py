@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from launcher.monitor.server.metrics import CHARTS, charts, curves, last_values, notes
+from launcher.monitor.server.pages.metrics import CHARTS, charts, curves, last_values, notes
 from launcher.report.metrics import RunMetrics
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, text
 
 from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.server import exposition
-from launcher.monitor.server.queries import Queries, RunFilters
-from launcher.monitor.server.training_queries import TrainingQueries
+from launcher.monitor.server.queries.runs import Queries, RunFilters
+from launcher.monitor.server.queries.trainings import TrainingQueries
 from launcher.protocol.records import Beat
 from launcher.spec.model import Image, Output, Role
 from launcher.store.base import Store

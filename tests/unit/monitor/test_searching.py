@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 
 from launcher.monitor import database, search_index
 from launcher.monitor.ingest import StoreFollower
-from launcher.monitor.server.queries import FOUND, Queries
+from launcher.monitor.server.queries.runs import FOUND, Queries
 from launcher.spec.model import Output
 from launcher.store.base import Store
 from launcher.store.file import FileStore

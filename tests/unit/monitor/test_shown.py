@@ -12,8 +12,8 @@ from sqlalchemy.exc import OperationalError
 
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import Pass, StoreFollower
-from launcher.monitor.server import formats
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.pages import formats
+from launcher.monitor.server.queries.runs import Queries
 from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.spec.profile import LocalSettings, Profile
 from launcher.store.file import FileStore

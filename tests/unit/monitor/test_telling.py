@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from launcher.monitor import notice_ingest
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.queries.runs import Queries
 from launcher.notices import ledger
 from launcher.notices.events import Notice
 from launcher.spec.check.notify import NoticeChannel

@@ -11,8 +11,8 @@ from sqlalchemy import Engine, text
 from launcher.errors import BadInput
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
-from launcher.monitor.server.queries import Queries
-from launcher.monitor.server.verdict_queries import VerdictQueries
+from launcher.monitor.server.queries.runs import Queries
+from launcher.monitor.server.queries.verdicts import VerdictQueries
 from launcher.results.verdicts import give_verdict, list_verdicts, read_verdict
 from launcher.store.base import Store
 from launcher.store.file import FileStore

@@ -53,6 +53,8 @@ def again(config: dict[str, Any], resume: str) -> list[str]:
         ("model/tokenizer.json", r"model: tokenizer\.json"),
         ("model/chat_template.jinja", r"model: chat_template\.jinja"),
         ("model/more.safetensors", r"model: more\.safetensors"),
+        ("model/chat_template.json", r"model: chat_template\.json"),  # which was not there
+        ("model/preprocessor_config.json", r"model: preprocessor_config\.json"),
         ("data/two/steps.jsonl", "episodes: its files"),
     ],
 )
@@ -68,6 +70,16 @@ def test_other_content_is_refused_by_the_name_of_what_changed(tmp_path: Path, fi
     finally:
         identity.ANYWAY.reset(token)
     assert line.endswith("--resume-anyway")
+
+
+def test_a_model_without_the_chat_template_that_it_had_is_another(tmp_path: Path) -> None:
+    config = folders(tmp_path)
+    resume = checkpoint(tmp_path, config)
+    (tmp_path / "model" / "generation_config.json").write_text("more of it, as a hub's cache may have")
+    assert again(config, resume) == []
+    (tmp_path / "model" / "chat_template.jinja").unlink()
+    with pytest.raises(ResumeError, match=r"model: chat_template\.jinja; give the same"):
+        again(config, resume)
 
 
 def test_the_same_bytes_elsewhere_go_on_and_a_card_is_no_part_of_a_model(tmp_path: Path) -> None:

@@ -151,11 +151,8 @@ def test_what_can_not_be_exported_is_said_at_once(changes: dict[str, Any], said:
         export(convert({"model": "nowhere", **changes}, ExportConfig, "test"), tmp_path)
 
 
-TIED = ["embed_tokens", "q_proj"]
-
-
-def tied_adapter(base: Path, folder: Path) -> Path:
-    """A LoRA on the embedding of a model whose head is tied to it, as peft writes one."""
+def tied_adapter(base: Path, folder: Path, **settings: Any) -> Path:
+    """An adapter of a model whose head is tied to its embedding, as peft writes one."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForImageTextToText
@@ -163,20 +160,35 @@ def tied_adapter(base: Path, folder: Path) -> Path:
     torch.manual_seed(0)
     made = AutoModelForImageTextToText.from_pretrained(base, local_files_only=True)
     assert made.lm_head.weight is made.get_input_embeddings().weight
-    made = get_peft_model(made, LoraConfig(r=4, target_modules=TIED))
+    made = get_peft_model(
+        made, LoraConfig(**{"r": 4, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM", **settings})
+    )
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
-            if "lora_" in name:
-                parameter.normal_(std=0.5)
+        for parameter in made.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
     made.save_pretrained(folder)
     return folder
 
 
+ON_TIED: dict[str, tuple[dict[str, Any], bool]] = {  # the settings, and whether the merged model is still tied
+    "LoRA on the embedding": ({"target_modules": ["embed_tokens", "q_proj"]}, False),
+    "LoRA on the head": ({"target_modules": ["lm_head"]}, False),
+    "LoRA on both, tied": ({"target_modules": ["embed_tokens"], "ensure_weight_tying": True}, False),
+    "a head of its own": ({"modules_to_save": ["lm_head"]}, False),
+    "both of its own, tied": ({"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}, True),
+    "rows of the embedding": ({"trainable_token_indices": [1, 2, 3]}, False),
+}
+
+
 @pytest.mark.filterwarnings(
-    "ignore:Model (has|with) .tie_word:UserWarning", "ignore:Setting `save_embedding_layers`:UserWarning"
+    "ignore:Model (has|with) .tie_word:UserWarning",
+    "ignore:Setting `save_embedding_layers`:UserWarning",
+    "ignore:.*ensure_weight_tying:UserWarning",
 )
-def test_a_lora_on_an_embedding_that_the_head_is_tied_to_is_merged_whole(
-    material: tuple[Path, Path, Path], tmp_path: Path
+@pytest.mark.parametrize("name", ON_TIED)
+def test_an_adapter_on_an_embedding_that_the_head_is_tied_to_is_merged_whole(
+    name: str, material: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     """The reference is transformers' and peft's own: base and adapter, never merged."""
     from peft import PeftModel
@@ -184,7 +196,8 @@ def test_a_lora_on_an_embedding_that_the_head_is_tied_to_is_merged_whole(
 
     from training.common import same
 
-    lora = tied_adapter(material[0], tmp_path / "adapter")
+    settings, tied = ON_TIED[name]
+    lora = tied_adapter(material[0], tmp_path / "adapter", **settings)
     merge(MergeConfig(model=str(material[0]), adapter=str(lora)), tmp_path)
     processor = AutoProcessor.from_pretrained(material[0])
     inputs = same.probes(processor, str(material[2]), PROMPT, 2)
@@ -194,4 +207,12 @@ def test_a_lora_on_an_embedding_that_the_head_is_tied_to_is_merged_whole(
     effect = same.difference(apart, same.logits(AutoModelForImageTextToText.from_pretrained(material[0]), inputs))[0]
     assert effect > 0.5
     assert same.difference(apart, same.logits(whole, inputs))[0] < 1e-4 * effect
-    assert not json.loads((tmp_path / "model" / "config.json").read_text())["tie_word_embeddings"]
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["tie_word_embeddings"] == tied
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")  # it warns of all that follows
+def test_what_peft_cannot_merge_is_refused_in_words(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    lora = tied_adapter(material[0], tmp_path / "adapter", lora_bias=True)
+    with pytest.raises(ConfigError, match=r"adapter: peft cannot merge it: .*lora_bias.* Nothing was written"):
+        merge(MergeConfig(model=str(material[0]), adapter=str(lora)), tmp_path)
+    assert not (tmp_path / "model").exists()

@@ -14,11 +14,11 @@ from starlette.responses import HTMLResponse, Response
 from launcher.errors import BadInput
 from launcher.monitor.episodes import sources
 from launcher.monitor.rows import text
-from launcher.monitor.server.addresses import row_id
 from launcher.monitor.server.blind_mode import Hiding
-from launcher.monitor.server.evaluation_queries import EvaluationQueries
-from launcher.monitor.server.queries import Queries
-from launcher.monitor.server.verdict_queries import VerdictQueries
+from launcher.monitor.server.pages.addresses import row_id
+from launcher.monitor.server.queries.evaluations import EvaluationQueries
+from launcher.monitor.server.queries.runs import Queries
+from launcher.monitor.server.queries.verdicts import VerdictQueries
 from launcher.results import identity
 from launcher.results.compare import Comparison, compare
 from launcher.results.read import RESULTS, DetailedResult, StoredOutput, open_output

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from launcher.decoding import decode
 from launcher.monitor import tables as t
 from launcher.monitor.rows import GOING_ON
-from launcher.monitor.server.queries import OF_RUN, Queries
+from launcher.monitor.server.queries.runs import OF_RUN, Queries
 from launcher.reasons import Reason
 from launcher.results.run_cost import HeldTime, MachineTime, bill
 from launcher.spec.model import Limits

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from launcher.monitor.server.blind_mode import blind
-from launcher.monitor.server.queries import Queries
+from launcher.monitor.server.queries.runs import Queries
 from launcher.results.read import StoredOutput, open_output
 from launcher.store.base import Store
 from launcher.store.manifest import StoredFile, key_of

@@ -12,7 +12,7 @@ import zlib
 from typing import Final
 
 from launcher.errors import SlipwayError
-from launcher.monitor.server.des import encrypted
+from launcher.monitor.server.live.des import encrypted
 
 VERSION: Final = b"RFB 003.008\n"
 NO_PASSWORD, VNC_PASSWORD = 1, 2  # RFC 6143, 7.1.2

@@ -27,23 +27,23 @@ from launcher import safe_text
 from launcher.deleting.intent import user
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor.rows import ENDED, GOING_ON
-from launcher.monitor.server import formats
-from launcher.monitor.server.addresses import row_id
 from launcher.monitor.server.blind_mode import Hiding
-from launcher.monitor.server.comparison_pages import ComparisonPages
-from launcher.monitor.server.cost_pages import CostPages
-from launcher.monitor.server.desktop_pages import DesktopPages, screens_of
-from launcher.monitor.server.live_desktops import LiveDesktops
+from launcher.monitor.server.live.desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
-from launcher.monitor.server.metrics import as_csv, charts, curves, notes, run_metrics
-from launcher.monitor.server.output_pages import OutputPages
+from launcher.monitor.server.pages import formats
+from launcher.monitor.server.pages.addresses import row_id
+from launcher.monitor.server.pages.comparisons import ComparisonPages
+from launcher.monitor.server.pages.costs import CostPages
+from launcher.monitor.server.pages.desktops import DesktopPages, screens_of
+from launcher.monitor.server.pages.metrics import as_csv, charts, curves, notes, run_metrics
+from launcher.monitor.server.pages.outputs import OutputPages
+from launcher.monitor.server.pages.run_groups import RunGroupPages
+from launcher.monitor.server.pages.trainings import TrainingPages, tokens_of
+from launcher.monitor.server.pages.verdicts import VerdictPages
 from launcher.monitor.server.pictures import NoPicture, read_picture
-from launcher.monitor.server.queries import Queries, RunFilters
-from launcher.monitor.server.run_group_pages import RunGroupPages
+from launcher.monitor.server.queries.runs import Queries, RunFilters
+from launcher.monitor.server.queries.trainings import figures_of
 from launcher.monitor.server.stream import Hub, TooMany
-from launcher.monitor.server.training_pages import TrainingPages, tokens_of
-from launcher.monitor.server.training_queries import figures_of
-from launcher.monitor.server.verdict_pages import VerdictPages
 from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.results.facts import Facts, load_facts
 from launcher.results.text import FEW_CLUSTERS

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import RowMapping, Select, and_, func, select
 
 from launcher.monitor import tables as t
-from launcher.monitor.server.queries import Queries, Rows
+from launcher.monitor.server.queries.runs import Queries, Rows
 from launcher.results.stats import Interval, wilson
 
 SHOWN: Final = 200

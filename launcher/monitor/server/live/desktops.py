@@ -17,7 +17,7 @@ from launcher.backends.base import Entered, Forwards
 from launcher.decoding import decode
 from launcher.die_with_parent import die_with_parent
 from launcher.errors import BadInput, NotFound, SlipwayError
-from launcher.monitor.server.rfb import NoDesktop, RfbScreen
+from launcher.monitor.server.live.rfb import NoDesktop, RfbScreen
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Endpoint
 from launcher.spec.model import ResolvedJob

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from launcher.errors import SlipwayError
-from launcher.monitor.server.live_desktops import DesktopWatch, LiveDesktops, LiveScreen, with_screens
+from launcher.monitor.server.live.desktops import DesktopWatch, LiveDesktops, LiveScreen, with_screens
 from launcher.spec.hashing import decode_job
 from launcher.store.base import Store
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import RowMapping, Select, func, literal, select
 
 from launcher.monitor import tables as t
-from launcher.monitor.server.queries import Evaluation, Queries, Rows, rollouts_query
+from launcher.monitor.server.queries.runs import Evaluation, Queries, Rows, rollouts_query
 from launcher.results.rows import SUCCESS
 from launcher.results.stats import few
 

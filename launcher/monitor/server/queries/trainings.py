@@ -10,7 +10,7 @@ from sqlalchemy import RowMapping, Table, case, func, select, union
 
 from launcher.decoding import decode
 from launcher.monitor import tables as t
-from launcher.monitor.server.queries import OF_RUN, OPEN, Queries, Rows, rollouts_query
+from launcher.monitor.server.queries.runs import OF_RUN, OPEN, Queries, Rows, rollouts_query
 
 KINDS: Final[Mapping[str, Table]] = {"steps": t.steps, "evals": t.evals, "baselines": t.baselines}
 CALLED: Final = {"steps": "step", "evals": "evaluation", "baselines": "baseline"}

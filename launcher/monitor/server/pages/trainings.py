@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from launcher.decoding import decode
-from launcher.monitor.server.addresses import chosen_page, row_id
 from launcher.monitor.server.blind_mode import blind
-from launcher.monitor.server.queries import Queries
-from launcher.monitor.server.training_queries import KINDS, SHOWN, Moment, TrainingQueries
+from launcher.monitor.server.pages.addresses import chosen_page, row_id
+from launcher.monitor.server.queries.runs import Queries
+from launcher.monitor.server.queries.trainings import KINDS, SHOWN, Moment, TrainingQueries
 
 UNLIKELY: Final = (-0.1, -0.5, -1.0, -2.0, -4.0)  # nats; below each the colour is stronger
 UNSURE: Final = (0.1, 0.5, 1.0, 2.0, 4.0)  # nats; above each the colour is stronger

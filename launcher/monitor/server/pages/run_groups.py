@@ -19,10 +19,10 @@ from launcher import safe_text
 from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.monitor import tables as t
-from launcher.monitor.server import formats
-from launcher.monitor.server.evaluation_queries import EvaluatedAgent, EvaluationQueries
-from launcher.monitor.server.metrics import charts, curves, last_values, notes, run_metrics
-from launcher.monitor.server.queries import OF_RUN, Queries
+from launcher.monitor.server.pages import formats
+from launcher.monitor.server.pages.metrics import charts, curves, last_values, notes, run_metrics
+from launcher.monitor.server.queries.evaluations import EvaluatedAgent, EvaluationQueries
+from launcher.monitor.server.queries.runs import OF_RUN, Queries
 from launcher.report.metrics import RunMetrics
 from launcher.spec.prices.rates import Prices
 from launcher.store.base import Store

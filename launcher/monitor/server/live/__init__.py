@@ -1,0 +1,1 @@
+"""Desktops as they are now: RFB and what keeps the connections."""
