@@ -20,7 +20,7 @@ EXTEND: Final = '__path__ = __import__("pkgutil").extend_path(__path__, __name__
 _NEEDS: Final = {"training": ("eval",), "eval": (), "launcher": ()}  # package -> our other packages that it imports
 _STARTED: Final = re.compile(rf"(?:^|\s)-m\s*(({'|'.join(_NEEDS)})(?:\.\w+)*)(?![\w.])")
 _CHANGES_FOLDER: Final = re.compile(r"\bcd\s")
-_INSTALLED: Final = Path(__file__).parents[2]
+_INSTALLED: Final = Path(__file__).parents[3]
 
 
 def check(overlay: Overlay, variants: Iterable[tuple[Mapping[str, Any], Context]]) -> None:
