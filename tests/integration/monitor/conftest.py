@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -16,6 +17,7 @@ from launcher.spec.model import Resources
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from tests.integration.monitor.served import Monitor
+from tests.integration.monitor.visitor import Visitor
 from tests.support.fakerun import FakeAttempt, Pipeline, fake_job, login_pipeline, loss_curve, write_run
 from tests.support.needs import need
 from tests.support.waiting import until
@@ -80,3 +82,11 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def visitor(browser: Browser, scene: Any) -> Iterator[Visitor]:
+    """In front of the monitor of the test file's own `scene`."""
+    made = Visitor(browser, scene.monitor)
+    yield made
+    made.close()

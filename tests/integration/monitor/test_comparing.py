@@ -66,13 +66,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     made.monitor.stop()
 
 
-@pytest.fixture
-def visitor(browser: Browser, scene: Scene) -> Iterator[Visitor]:
-    made = Visitor(browser, scene.monitor)
-    yield made
-    made.close()
-
-
 def opened(visitor: Visitor, scene: Scene) -> str:
     """Follows two links from the first page; the address of the comparison of `after` with `before`, or of the other
     way round: both runs are of the same second."""

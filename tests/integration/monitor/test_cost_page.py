@@ -80,13 +80,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     made.monitor.stop()
 
 
-@pytest.fixture
-def visitor(browser: Browser, scene: Scene) -> Iterator[Visitor]:
-    made = Visitor(browser, scene.monitor)
-    yield made
-    made.close()
-
-
 def cells(visitor: Visitor, key: str) -> dict[str, str]:
     """Column -> what the row of this key has there."""
     page = visitor.page

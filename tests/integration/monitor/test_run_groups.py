@@ -64,13 +64,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     made.monitor.stop()
 
 
-@pytest.fixture
-def visitor(browser: Browser, scene: Scene) -> Iterator[Visitor]:
-    made = Visitor(browser, scene.monitor)
-    yield made
-    made.close()
-
-
 def order(visitor: Visitor) -> list[str]:
     return [str(each) for each in visitor.page.eval_on_selector_all(
         "#table tbody tr", "rows => rows.map(row => row.dataset.run)")]  # fmt: skip
