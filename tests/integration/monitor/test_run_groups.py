@@ -52,7 +52,7 @@ class Scene:
         names = {run: f"train[lr={rate}]" for rate, run in self.runs.items()}
         self.group = write_group(self.store, list(self.runs.values()), names)
         self.pipeline: Pipeline = login_pipeline(self.store, n=8)
-        self.monitor = Monitor(folder / "home", self.store.url)
+        self.monitor = Monitor(folder / "home", self.store.url, "--allow-changes")
         until(lambda: self.monitor.ask(f"/run-groups/{self.group}").body.count(b"data-stage") == 4)
         until(lambda: self.monitor.ask(f"/run-groups/{self.pipeline.group}").body.count(b"data-stage") == 4)
 
@@ -125,6 +125,18 @@ def test_a_pipeline_stands_in_the_order_of_its_stages(visitor: Visitor, scene: S
     assert "lr" not in heads
     assert "Cost" not in heads  # no price is known
     assert "so far" not in page.locator("#table").inner_text()
+
+
+def test_blind_mode_tells_no_rate_and_no_order_by_it(visitor: Visitor, scene: Scene) -> None:
+    page, address = visitor.page, f"{scene.monitor.base}/run-groups/{scene.group}?sort=-solved"
+    page.goto(address)
+    best = order(visitor)
+    page.goto(f"{scene.monitor.base}/verdicts")
+    page.get_by_role("button", name="Begin blind mode").click()
+    page.wait_for_selector("#blind")
+    page.goto(address)
+    assert " %" not in page.locator("#table").inner_text()
+    assert order(visitor) == [scene.runs[rate] for rate in (*RATES, "0.0003")] != best
 
 
 def test_what_is_no_group_and_what_is_no_column(scene: Scene) -> None:

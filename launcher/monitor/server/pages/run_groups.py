@@ -19,6 +19,7 @@ from launcher import safe_text
 from launcher.decoding import decode
 from launcher.errors import NotFound
 from launcher.monitor import tables as t
+from launcher.monitor.server.blind_mode import blind
 from launcher.monitor.server.pages import formats
 from launcher.monitor.server.pages.metrics import charts, curves, last_values, notes, run_metrics
 from launcher.monitor.server.queries.evaluations import EvaluatedAgent, EvaluationQueries
@@ -101,7 +102,8 @@ class RunGroupPages:
         given = {name: request.query_params.get(name, "")[:200] for name in ("sort", "state")}
         runs = [each for each in group.runs if given["state"] in ("", each.run["state"])]
         column, descending = given["sort"].removeprefix("-"), given["sort"].startswith("-")
-        if column in (*COLUMNS, *(f"parameter:{name}" for name in group.parameters)):
+        known = column in (*COLUMNS, *(f"parameter:{name}" for name in group.parameters))
+        if known and not (column == "solved" and blind()):  # the order would tell
             runs.sort(key=lambda each: _place(each, column), reverse=descending)
             runs.sort(key=lambda each: _value(each, column) is None)  # what has no value stays last
         columns = [("run", "Run"), *((f"parameter:{name}", name) for name in group.parameters)]
