@@ -38,6 +38,7 @@ from tests.support.jobs import group
 STEPS = 30
 TOGETHER = 10  # runs on one machine
 SHOTS = 2  # per trial
+BEAT = 0.2  # seconds
 
 SCRIPT = """
 import fcntl
@@ -112,7 +113,7 @@ def _batch(here: Machine, count: int, seed: str, tally: Tally) -> list[str]:
             outputs=outputs,
             role={"env": {"STEPS": str(STEPS)}},
             limits=Limits(grace=0.3, retries=60),  # a command that is shot counts as the user's failure
-            timing=Timing(beat=0.2, stale=60.0, fence=40.0),
+            timing=Timing(beat=BEAT, stale=60.0, fence=40.0),
         )
         for k in range(count)
     ]
@@ -138,9 +139,11 @@ def _shoot(here: Machine, jobs: list[ResolvedJob], dice: random.Random, tally: T
         if not here.kill_supervisor():
             return False
     elif what == "everything":
+        if here.killable(here.store, BEAT).keys() != here.runtimes().keys():
+            return False
         here.power_cut()
     else:
-        living = here.runtimes()
+        living = here.killable(here.store, BEAT)
         if not living:
             return False
         name = dice.choice(sorted(living))

@@ -24,10 +24,12 @@ from launcher.runtime.process.procs import MARK, descendants_with_mark, kill_tre
 from launcher.runtime.uploads import stored_checkpoints
 from launcher.spec.model import Input, Limits, Output, Timing
 from tests.integration.runtime.rig import Rig
+from tests.support.brief_attempts import survives_a_kill
 from tests.support.waiting import HANGS
 
 STEPS = 24
 EVERY = 4  # steps between two checkpoints
+BEAT = 0.2  # seconds
 
 TRAINER = """
 import fcntl, hashlib, json, os, signal, sys, time
@@ -121,7 +123,7 @@ class Trial:
             inputs={"data": Input(url=(self.root / "data").as_uri())},
             outputs={"model": Output(), "checkpoints": Output(kind="checkpoints", match="checkpoint-*", keep=keep)},
             limits=Limits(grace=0.3),
-            timing=Timing(beat=0.2, stale=6.0, fence=3.0),
+            timing=Timing(beat=BEAT, stale=6.0, fence=3.0),
         )
         rig.environ["PYTHONPATH"] = str(self.root / "site")
         rig.tuning |= {"quiet": 0.15, "leftovers": 0.1}
@@ -129,7 +131,8 @@ class Trial:
         code = None
         while code not in (0, 78) and self.attempts < 40:
             self.attempts += 1
-            code = self.once(rig, choice, journal, harm=self.kills < kills)
+            harm = self.kills < kills and survives_a_kill(rig.store, rig.run, BEAT)
+            code = self.once(rig, choice, journal, harm=harm)
         self.judge(rig, code, journal, keep)
 
     def once(self, rig: Rig, choice: random.Random, journal: Path, *, harm: bool) -> int | None:

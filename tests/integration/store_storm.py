@@ -41,6 +41,7 @@ from tests.support.s3 import ENVIRONMENT, S3Server, running
 
 TOGETHER = 10  # runs on one machine
 SHOTS = 2  # per trial
+BEAT = 0.3  # seconds
 PATIENCE = 240.0  # seconds until a run that has no result counts as lost
 RATES: Mapping[Kind, float] = {
     Kind.LATE: 0.05,
@@ -142,7 +143,7 @@ def _batch(
                 submitters.start_and_kill(dice.uniform(0.0, 2.0))
                 hit, seen = 0, list[Problem]()
                 while hit < shots * count and not _ended(quiet, jobs):
-                    hit += _shoot(here, submitters, dice, tally)
+                    hit += _shoot(here, quiet, submitters, dice, tally)
                     seen += _look(quiet, dice.choice(jobs), path, tally)
                     time.sleep(dice.uniform(0.0, 0.7))
                 submitters.insist()
@@ -172,7 +173,7 @@ def _job(here: Machine, name: str, size: int) -> ResolvedJob:
         outputs=OUTPUTS,
         role={"env": {"STEPS": str(STEPS), "EVERY": str(EVERY), "SIZE": str(size)}},
         limits=Limits(grace=0.5, retries=60),
-        timing=Timing(beat=0.3, stale=90.0, fence=60.0),
+        timing=Timing(beat=BEAT, stale=90.0, fence=60.0),
     )
 
 
@@ -240,7 +241,7 @@ class _Submitters:
         raise SlipwayError("20 submits failed")
 
 
-def _shoot(here: Machine, submitters: _Submitters, dice: random.Random, tally: Tally) -> bool:
+def _shoot(here: Machine, quiet: Store, submitters: _Submitters, dice: random.Random, tally: Tally) -> bool:
     """Whether something was hit."""
     what = dice.choices(["submitter", "supervisor", "runtime", "everything"], [14, 14, 68, 4])[0]
     if what == "submitter":
@@ -250,10 +251,12 @@ def _shoot(here: Machine, submitters: _Submitters, dice: random.Random, tally: T
             return False
         submitters.start()  # somebody comes, and with that the next supervisor
     elif what == "everything":
+        if here.killable(quiet, BEAT).keys() != here.runtimes().keys():
+            return False
         here.power_cut()
         submitters.start()
     else:
-        living = here.runtimes()
+        living = here.killable(quiet, BEAT)
         if not living:
             return False
         record = living[dice.choice(sorted(living))]

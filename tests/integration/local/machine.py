@@ -21,9 +21,10 @@ from launcher.protocol.records import Exit, Result
 from launcher.runtime.process import procs
 from launcher.spec.hashing import run_id
 from launcher.spec.model import Output, ResolvedJob
-from launcher.store import open_store
+from launcher.store import Store, open_store
 from launcher.store.layout import RunKeys
 from launcher.verbs.submit import Submitted, submit
+from tests.support.brief_attempts import survives_a_kill
 from tests.support.jobs import group, job
 from tests.support.waiting import HANGS
 
@@ -111,6 +112,14 @@ class Machine:
             if record and procs.alive(record.pid, record.start, record.boot):
                 found[f"{path.parent.parent.name}/{path.parent.name}"] = record
         return found
+
+    def killable(self, store: Store, beat: float) -> dict[str, StartRecord]:
+        """Those of them whose runs may be tried again after one more kill; `store` is read without faults."""
+        return {
+            name: record
+            for name, record in self.runtimes().items()
+            if survives_a_kill(store, name.partition("/")[0], beat)
+        }
 
     def kill_supervisor(self) -> bool:
         found = daemon.living_supervisor(self.state)

@@ -94,7 +94,9 @@ class Reader:
     def click(self, name: str | re.Pattern[str]) -> Reader:
         assert self.left, "a third click"
         self.left -= 1
-        self.page.get_by_role("link", name=name, exact=isinstance(name, str)).first.click()
+        link = self.page.get_by_role("link", name=name, exact=isinstance(name, str)).first
+        with self.page.expect_navigation(wait_until="domcontentloaded"):  # or the old page would be read
+            link.click()
         return self
 
     def row(self, run: str) -> str:

@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request
+from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Page, Request
 
 from tests.integration.monitor.served import Monitor
 from tests.support.waiting import until
 
 
 def holds(page: Page, expression: str) -> None:
-    """Waits until it is true; the page's policy forbids what Playwright itself would do for that."""
-    until(lambda: page.evaluate(expression), lambda: page.locator("body").inner_text())
+    """Waits until it is true; the page's policy forbids what Playwright itself would do for that. Between two
+    documents, and before the new one was read to its end, an element may be missing: then it is not true yet."""
+    missing = "if (error instanceof TypeError) return false; throw error"
+    guarded = f"(() => {{ try {{ return {expression} }} catch (error) {{ {missing} }} }})()"
+
+    def true() -> bool:
+        try:
+            return bool(page.evaluate(guarded))
+        except Error as error:
+            if "context was destroyed" not in str(error):
+                raise
+            return False
+
+    until(true, lambda: f"never true: {expression}; the page says: {page.locator('body').inner_text()}")
 
 
 class Visitor:
