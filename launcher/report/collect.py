@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+import msgspec
 
 from launcher.errors import NotFound
 from launcher.protocol.read import read_run
@@ -18,7 +20,7 @@ from launcher.report.pictures import ReportPictures
 from launcher.report.replays import picture_kind, smaller
 from launcher.results.compare import Comparison
 from launcher.results.facts import Facts, load_facts
-from launcher.results.read import DamagedResults, StoredOutput, open_output
+from launcher.results.read import DamagedResults, StoredOutput, decode_lines, open_output
 from launcher.results.rows import ResultRow, auto_compare, by_depth, load_rows
 from launcher.selection.select import Selection
 from launcher.spec.prices.rates import Prices
@@ -45,6 +47,8 @@ class AttemptLine:
 class Picture:
     caption: str
     uri: str
+    split: str = ""  # of a prediction: where the step came from
+    right: bool | None = None  # None: not told
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,7 @@ def _pictures(
     """The pictures of one folder of the results. Pictures in subfolders (earlier steps of a training) come last."""
     pictures: list[Picture] = []
     for run_facts, output in outputs:
+        told: dict[str, Mapping[str, _Prediction]] = {}
         names = [name for name in output.files if name.startswith(folder) and name.endswith(".png")]
         for name in sorted(names, key=lambda name: (name.count("/"), name))[: most - len(pictures)]:
             try:
@@ -165,8 +170,33 @@ def _pictures(
                 problems.append(f"{run_facts.name}: {name} is not a picture")
                 continue
             uri = f"data:image/{kind};base64,{base64.b64encode(body).decode()}"
-            pictures.append(Picture(f"{run_facts.name}: {name.removeprefix(folder).removesuffix('.png')}", uri))
+            caption = f"{run_facts.name}: {name.removeprefix(folder).removesuffix('.png')}"
+            here, _, file = name.rpartition("/")
+            if here not in told:
+                told[here] = _predictions(output, f"{here}/predictions.jsonl", problems)
+            said = told[here].get(file, _Prediction(file))
+            pictures.append(Picture(caption, uri, said.split, said.right))
     return pictures
+
+
+class _Prediction(msgspec.Struct, frozen=True):
+    """A line of predictions.jsonl. Trainings of before told neither the split nor what is right."""
+
+    picture: str
+    split: str = ""
+    right: bool | None = None
+
+
+def _predictions(output: StoredOutput, path: str, problems: list[str]) -> Mapping[str, _Prediction]:
+    """What is told of the pictures of one folder, by file name; nothing where no such file is."""
+    if path not in output.files:
+        return {}
+    try:
+        lines = decode_lines(output.read(path), _Prediction, output.prefix + path)
+    except (DamagedResults, NotFound) as error:
+        problems.append(str(error))
+        return {}
+    return {line.picture: line for line in lines}
 
 
 def _attempts(name: str, view: RunView, finished: float | None) -> list[AttemptLine]:

@@ -47,10 +47,17 @@ def _gallery(title: str, pictures: Sequence[Picture], kind: str) -> Markup | Non
     if not pictures:
         return None
     figures = [
-        tag("figure", tag("img", src=picture.uri, alt=picture.caption), tag("figcaption", picture.caption))
-        for picture in pictures
+        tag("figure", tag("img", src=picture.uri, alt=picture.caption), _caption(picture)) for picture in pictures
     ]
     return tag("div", tag("h2", title), tag("div", *figures, class_=kind))
+
+
+def _caption(picture: Picture) -> Markup:
+    words = ", ".join(filter(None, (picture.caption, picture.split)))
+    if picture.right is None:
+        return tag("figcaption", words)
+    mark = badge("right", "good") if picture.right else badge("wrong", "bad")
+    return tag("figcaption", words, " ", mark)
 
 
 def time_line(report: Report) -> Markup | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from launcher.report.html import Markup, tag
 
-WIDTH, HEIGHT = 400, 226
+# the width of a card on a telephone: the page's text of 12 px in these units stays above 11 px there
+WIDTH, HEIGHT = 320, 190
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 38
 MAX_POINTS = 400  # points of a curve, at most; more points than pixels only make the page larger
 SMOOTH_FROM = 60  # a curve with this many points also gets a moving average
@@ -167,8 +168,10 @@ class RateEstimate:
 
 
 def estimates(rows: Sequence[RateEstimate], label: str) -> Markup:
-    """Rates as dots with their intervals, one row each, on one axis from 0 to 100 %."""
-    row_height, margin, width = 46, 10, 400
+    """Rates as dots with their intervals, one row each, on one axis from 0 to 100 %. The figures stand beside short
+    labels and below long ones."""
+    margin, width, below = 10, WIDTH, 16 * any(len(row.label) > 20 for row in rows)
+    row_height = 46 + below
     bottom = row_height * len(rows) + 2
     parts: list[Markup] = []
 
@@ -181,11 +184,12 @@ def estimates(rows: Sequence[RateEstimate], label: str) -> Markup:
         parts.append(tag("text", f"{100 * tick:.0f} %", x=x, y=bottom + 16, class_=f"tick {anchor}"))
     for index, row in enumerate(rows):
         top = row_height * index
-        y = top + 31
+        y = top + 31 + below
+        name = row.label if len(row.label) <= 40 else f"{row.label[:39]}…"
         colour = f"s{index % 6}"
         figures = f"{100 * row.value:.1f} %  ({100 * row.low:.1f} – {100 * row.high:.1f})"
-        parts.append(tag("text", row.label, x=margin, y=top + 16, class_="label"))
-        parts.append(tag("text", figures, x=width - margin, y=top + 16, class_="label end"))
+        parts.append(tag("text", name, x=margin, y=top + 16, class_="label"))
+        parts.append(tag("text", figures, x=width - margin, y=top + 16 + below, class_="label end"))
         parts.append(tag("line", x1=px(row.low), x2=px(row.high), y1=y, y2=y, class_=f"whisker {colour}"))
         for end in (row.low, row.high):
             parts.append(tag("line", x1=px(end), x2=px(end), y1=y - 5, y2=y + 5, class_=f"whisker {colour}"))

@@ -305,6 +305,12 @@ def asked(agent: Agent, samples: Sequence[Sample], at_once: int = 64) -> tuple[S
     return samples, decisions
 
 
+def is_right(sample: Sample, decision: Decision) -> bool:
+    """Whether the answer is the target's text, or does fully what is expected."""
+    expected = sample.expected
+    return decision.response == sample.target or (expected is not None and expected.credit(decision.action) == 1.0)
+
+
 def judged(samples: Sequence[Sample], decisions: Sequence[Decision]) -> Scores:
     """What the answers are worth, with intervals by episode.
 

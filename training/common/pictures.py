@@ -10,12 +10,14 @@ from eval.agents.base import Decision
 from training.data.samples import Sample
 
 WIDE = 480  # pixels: small screenshots are enlarged by a whole factor to about this width, large ones scaled down
-TARGET, PREDICTION = (20, 130, 50), (200, 30, 30)
+TARGET, WRONG = (20, 130, 50), (200, 30, 30)
 LINE = 12  # pixels per line of the caption
 
 
-def draw(sample: Sample, decision: Decision) -> Image.Image:
-    """The step's screenshot with the target's point (green circle) and the prediction's (red cross), and both texts."""
+def draw(sample: Sample, decision: Decision, *, right: bool) -> Image.Image:
+    """The step's screenshot with the target's point (green circle), the prediction's (a cross, green if `right`, else
+    red) and both texts."""
+    predicted = TARGET if right else WRONG
     frame = sample.asked()[0].image
     if frame.width < WIDE:
         factor = max(1, WIDE // frame.width)
@@ -28,7 +30,7 @@ def draw(sample: Sample, decision: Decision) -> Image.Image:
         for text, colour in (
             (sample.episode.instruction if sample.episode else "", (0, 0, 0)),
             (f"target:    {sample.target}", TARGET),
-            (f"predicted: {decision.response}", PREDICTION),
+            (f"predicted: {decision.response}", predicted),
         )
         for line in _wrapped(text, columns)
     ]
@@ -40,8 +42,8 @@ def draw(sample: Sample, decision: Decision) -> Image.Image:
         canvas.ellipse((x - 10, y - 10, x + 10, y + 10), outline=TARGET, width=3)
     if (point := _point(decision.action, frame)) is not None:
         x, y = point
-        canvas.line((x - 8, y - 8, x + 8, y + 8), fill=PREDICTION, width=3)
-        canvas.line((x - 8, y + 8, x + 8, y - 8), fill=PREDICTION, width=3)
+        canvas.line((x - 8, y - 8, x + 8, y + 8), fill=predicted, width=3)
+        canvas.line((x - 8, y + 8, x + 8, y - 8), fill=predicted, width=3)
     for index, (line, colour) in enumerate(lines):
         canvas.text((6, frame.height + 4 + LINE * index), line, fill=colour, font=ImageFont.load_default_imagefont())
     return picture

@@ -78,20 +78,17 @@ def episode_of(prompts: Prompts, number: int) -> str:
 
 def draw(attempts: Sequence[tuple[int, Any]], prompts: Prompts, count: int, folder: Path) -> None:
     """Draws evenly spread answers of the last generation on their screenshots."""
-    from training.common.pictures import draw as picture
+    from training.common.predictions import write_drawn
 
-    folder.mkdir(parents=True, exist_ok=True)
     count = min(count, len(attempts))
-    lines = []
+    answers = []
     for place, (number, attempt) in enumerate(attempts[i * len(attempts) // count] for i in range(count)):
         sample = prompts[number]
         if sample.episode is None:
             continue
         why = str(attempt.parsed) if isinstance(attempt.parsed, ParseError) else None
-        name = f"{place:03d}.png"
-        picture(sample, Decision(attempt.text, attempt.action, parse_error=why)).save(folder / name)
-        lines.append({"picture": name, "target": sample.target, "predicted": attempt.text})
-    (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        answers.append((place, (sample, Decision(attempt.text, attempt.action, parse_error=why))))
+    write_drawn(answers, folder)
 
 
 def plot(history: Sequence[Mapping[str, Any]], rewards: Sequence[Reward], file: Path) -> None:

@@ -105,6 +105,8 @@ def test_it_leaves_a_model_checkpoints_and_pictures(straight: Path, material: tu
             assert picture.width == 480
             assert len(picture.getcolors(1_000_000) or []) > 10
         assert line["target"].startswith("Action: ")
+        assert line["split"] == "training data"
+        assert line["right"] or line["predicted"] != line["target"]
     (row,) = json.loads((straight / "results" / "summary.json").read_text())
     assert (row["benchmark"], row["split"], row["n"]) == ("memorisation", "training data", 3)
     assert row["value"] == sum(line["predicted"] == line["target"] for line in lines) / 3

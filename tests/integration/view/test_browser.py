@@ -113,6 +113,28 @@ def test_nothing_sticks_out_and_axe_finds_nothing(browser: Browser, tmp_path: Pa
         page.close()
 
 
+# the smallest text that is seen: its size in pixels of the screen, and the text
+SMALLEST = """[...document.querySelectorAll('body *')]
+  .filter((each) => each.getClientRects().length)
+  .filter((each) => [...each.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+  .map((each) => [parseFloat(getComputedStyle(each).fontSize) * (each.getScreenCTM?.().a ?? 1), each.textContent])
+  .sort((one, other) => one[0] - other[0])[0]"""
+
+
+@pytest.mark.parametrize("width", [390, 700, 1280])
+def test_no_text_is_smaller_than_eleven_pixels(browser: Browser, tmp_path: Path, width: int) -> None:
+    store = FileStore(tmp_path / "store", sync=False)
+    pipeline = login_pipeline(store, n=12, thought="I click.")
+    write(store, select(store, [pipeline.group]), tmp_path / "pipeline.html")
+    for path in (report(tmp_path / "evaluation"), tmp_path / "pipeline.html"):
+        page, said = visit(browser, path, width)
+        assert page.locator("svg text").count()
+        size, text = page.evaluate(SMALLEST)
+        assert size >= 11, text
+        assert said == []
+        page.close()
+
+
 def test_filters_show_what_is_asked_for(browser: Browser, tmp_path: Path) -> None:
     page, said = visit(browser, report(tmp_path))
     shown = page.locator(".episode:visible")

@@ -120,6 +120,32 @@ def test_plots_stand_before_samples_and_the_last_samples_before_those_of_earlier
     assert [name.partition(": ")[2] for name in shown if ": " in name] == ["calibration", "000", "step-00100/000"]
 
 
+def test_a_sample_tells_its_split_and_whether_it_is_right(file_store: Store) -> None:
+    lines = [{"picture": "000.png", "split": "training data", "right": True, "target": "a", "predicted": "a"}]
+    lines += [{"picture": "001.png", "split": "training data", "right": False}, {"picture": "002.png"}]
+    files = eval_files([True], benchmark="b", agent="a")
+    files |= {f"samples/00{number}.png": png(8, 8, []) for number in range(4)}
+    files["samples/predictions.jsonl"] = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    run = write_run(file_store, fake_job("pictures", outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})])
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page(file_store, run))
+    assert [re.sub(r"<[^>]*>", "", caption) for caption in captions] == [
+        "pictures: 000, training data right",
+        "pictures: 001, training data wrong",
+        "pictures: 002",
+        "pictures: 003",
+    ]
+    assert ["good" in caption for caption in captions] == [True, False, False, False]
+
+
+def test_damaged_words_of_samples_are_a_problem_not_the_end(file_store: Store) -> None:
+    files = eval_files([True], benchmark="b", agent="a")
+    files |= {"samples/000.png": png(8, 8, []), "samples/predictions.jsonl": b"{"}
+    run = write_run(file_store, fake_job("pictures", outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})])
+    html = page(file_store, run)
+    assert "predictions.jsonl:1" in html
+    assert "<figcaption>pictures: 000</figcaption>" in html
+
+
 def test_a_failing_episode_is_among_the_three(file_store: Store) -> None:
     files: dict[str, bytes] = {}
     for index in range(12):

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launcher.report.svg import RateEstimate, Series, curves, estimates, nice_ticks, smooth, thin, tick_labels
+from launcher.report.svg import (
+    HEIGHT,
+    WIDTH,
+    RateEstimate,
+    Series,
+    curves,
+    estimates,
+    nice_ticks,
+    smooth,
+    thin,
+    tick_labels,
+)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +84,8 @@ def test_a_moving_average_stays_between_the_extremes(values: list[float]) -> Non
 def test_every_point_lies_on_the_chart(points: list[tuple[int, float]]) -> None:
     markup = curves([Series("loss", [(float(x), y) for x, y in sorted(points)])], "loss over steps")
     for x, y in re.findall(r"([-\d.]+),([-\d.]+)", " ".join(re.findall(r'points="([^"]*)"', markup))):
-        assert 0 <= float(x) <= 400
-        assert 0 <= float(y) <= 226
+        assert 0 <= float(x) <= WIDTH
+        assert 0 <= float(y) <= HEIGHT
     assert "nan" not in markup
 
 
