@@ -53,9 +53,13 @@ class Notice(msgspec.Struct, frozen=True):
         }  # fmt: skip
 
 
-def ended(run: str, state: str, reason: str, detail: str, store: str, labels: Mapping[str, str]) -> Notice:
+def ended(
+    run: str, state: str, reason: str, detail: str, store: str, labels: Mapping[str, str], headline: str = ""
+) -> Notice:
+    """`headline`: the figure that the run measured, if any."""
     why = ": ".join(filter(None, (reason if reason != state else "", _short(detail))))
-    return Notice(run, ENDED, state, f"{run} {state}{f' ({why})' if why else ''}", store, dict(labels))
+    text = f"{run} {state}{f' ({why})' if why else ''}{f': {_short(headline)}' if headline else ''}"
+    return Notice(run, ENDED, state, text, store, dict(labels))
 
 
 def budget(run: str, share: float, state: str, store: str, labels: Mapping[str, str]) -> Notice:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from launcher.results.read import Metric
 from launcher.results.stats import FEW, FEW_NEAR_AN_END, Interval, few
 
@@ -43,6 +45,19 @@ def interval(low: float | None, high: float | None, metric: str) -> str:
     if is_rate(metric):
         return f"{100 * low:.1f} – {100 * high:5.1f} %"
     return f"{low:.3f} – {high:.3f}"
+
+
+def headline(metrics: Sequence[Metric]) -> str:
+    """The first rate of success of a summary.json, else its first figure, in a few words; "" without any."""
+    known = [metric for metric in metrics if metric.value is not None]
+    found = next((metric for metric in known if metric.metric == "success"), known[0] if known else None)
+    if found is None:
+        return ""
+    bounds = interval(found.ci_low, found.ci_high, found.metric)
+    words = [f"{found.benchmark} {found.metric} {number(found.value, found.metric)}"]
+    words += [f"({' '.join(bounds.split())})"] * (bounds != "-") + [f"of {found.n}"] * bool(found.n)
+    infra = f", {found.infra_failures} infra" if found.infra_failures else ""
+    return " ".join(words) + infra
 
 
 def probability(p: float) -> str:

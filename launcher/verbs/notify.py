@@ -18,7 +18,8 @@ from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.notices import channels, events, ledger
 from launcher.notices.channels import SecretOf
 from launcher.notices.events import Notice
-from launcher.results.read import open_output
+from launcher.results.read import StoredOutput, open_output, read_metrics
+from launcher.results.text import headline
 from launcher.spec.check.notify import COLLAPSE, NoticeChannel
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
@@ -114,8 +115,10 @@ class Notifier:
 def notices(store: Store, line: Line, now: float) -> Iterator[Notice]:
     """What there is to tell of a run at `now`, the store's time."""
     if line.final:
-        yield events.ended(line.run, line.state, line.reason, line.detail, store.url, line.labels)
-        if (told := _collapse(store, line)) is not None:
+        output = _results(store, line)
+        figure = _headline(output)
+        yield events.ended(line.run, line.state, line.reason, line.detail, store.url, line.labels, figure)
+        if (told := _collapse(output)) is not None:
             yield events.collapse(line.run, told, line.state, store.url, line.labels)
         return
     paid = line.limits.paid_seconds
@@ -125,15 +128,30 @@ def notices(store: Store, line: Line, now: float) -> Iterator[Notice]:
             yield events.budget(line.run, share, line.state, store.url, line.labels)
 
 
-def _collapse(store: Store, line: Line) -> dict[str, Any] | None:
-    """What collapse.json of the run's results says; None if there is none. Damaged results must not keep the end of the
-    run from being told: of a damaged file only that it exists is told. Raises Unreachable."""
+def _results(store: Store, line: Line) -> StoredOutput | None:
+    """The results of an ended run, if it has any. Damaged results must not keep the end of the run from being told.
+    Raises Unreachable."""
     try:
-        output = open_output(store, line.run, line.attempt) if line.attempt else None
+        return open_output(store, line.run, line.attempt) if line.attempt else None
     except Unreachable:
         raise
     except SlipwayError:
         return None
+
+
+def _headline(output: StoredOutput | None) -> str:
+    """The figure that the run measured; "" if it measured none or its file is damaged. Raises Unreachable."""
+    try:
+        return "" if output is None else headline(read_metrics(output))
+    except Unreachable:
+        raise
+    except SlipwayError:
+        return ""
+
+
+def _collapse(output: StoredOutput | None) -> dict[str, Any] | None:
+    """What collapse.json of the results says; None if there is none. Of a damaged file only that it exists is told.
+    Raises Unreachable."""
     if output is None or COLLAPSED not in output.files:
         return None
     try:

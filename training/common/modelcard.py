@@ -91,6 +91,8 @@ def card(
     ]
     if rows := _metrics(results):
         lines += ["", "## Measured", "", *rows]
+        if run:
+            lines += ["", f"From `results/summary.json` of the run `{run}`; `launcher results {run}` shows it."]
     shown = json.dumps(clean(config), indent=1, ensure_ascii=False, sort_keys=True)
     lines += ["", "## Configuration", "", "```json", shown, "```", "", "## Licence", ""]
     lines.append(licence or "Unknown: none was given. The base model's and the data's terms apply.")

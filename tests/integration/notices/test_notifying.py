@@ -29,7 +29,7 @@ from launcher.store.layout import NoticeKeys, RunKeys
 from launcher.userdata.cache import Cache
 from launcher.verbs.notify import Notified, Notifier
 from tests.support.crashing import CrashingStore
-from tests.support.fakerun import FakeAttempt, fake_job, write_run
+from tests.support.fakerun import FakeAttempt, eval_files, fake_job, write_run
 from tests.support.receiver import Receiver
 
 URL = "TEAM_URL"
@@ -93,6 +93,23 @@ def test_a_channel_says_what_it_wants(
     write_run(store, fake_job("eval", labels={"team": "x"}), [just_now()])
     notifier(store, slack, {"one": channel}).once(cache)
     assert {text.partition("-")[0] for text in slack.texts()} == told
+
+
+def test_the_end_of_an_evaluation_tells_its_figure(store: Store, slack: Receiver, cache: Cache) -> None:
+    files = eval_files([True] * 3 + [False] + [None])
+    run = write_run(store, fake_job("eval", outputs={"results": Output()}), [just_now(outputs={"results": files})])
+    notifier(store, slack).once(cache)
+    assert slack.texts() == [f"{run} succeeded: login success 75.0 % (30.1 – 95.4 %) of 4, 1 infra"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'[{"benchmark": "b", "metric": "success", "value": null}]', b'[{"benchmark": 1}]', b"\xff"]
+)
+def test_an_end_is_told_without_a_figure(store: Store, slack: Receiver, cache: Cache, body: bytes) -> None:
+    job = fake_job("eval", outputs={"results": Output()})
+    run = write_run(store, job, [just_now(outputs={"results": {"summary.json": body}})])
+    notifier(store, slack).once(cache)
+    assert slack.texts() == [f"{run} succeeded"]
 
 
 def test_a_collapse_is_told_beside_the_end(store: Store, slack: Receiver, cache: Cache) -> None:

@@ -45,6 +45,7 @@ def test_the_card_tells_run_data_metrics_and_settings(
     assert "abc123" in text
     assert f"| episodes ($SLIPWAY_INPUTS/episodes) | {digest(data)} |" in text
     assert "| click | test | success | 0.5 | 0.4 to 0.6 | 99 |" in text
+    assert "`launcher results sft-0123456789ab` shows it" in text
     assert '"learning_rate": 1e-05' in text
     assert str(tmp_path) not in text
 
