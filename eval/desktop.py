@@ -56,7 +56,7 @@ class EnvironmentFault(InfraError):
 
 class CheckerFailed(EnvironmentFault):
     """The checker raised on the state that it was to judge. Whether the agent left a state that nobody could judge, or
-    the checker judges nothing here, shows on the untouched state (eval.task_run)."""
+    the checker judges nothing here, shows on the untouched state (eval.rollout.task_run)."""
 
 
 class SetupFailed(InfraError):

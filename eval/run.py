@@ -21,17 +21,17 @@ from eval.agents.config import EvaluatedConfig, HackerConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
-from eval.continuing import repeated, take_over
 from eval.desktop import Desktop, Interface, SetupFailed
 from eval.environments.registry import ENVIRONMENTS, EnvironmentName, environment, for_hacker, tasks_of
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
-from eval.hacking import paid
 from eval.prompts import PromptConfig
-from eval.records import Count
-from eval.rollout import Rollout, RolloutLimits, check_interface, rollout
+from eval.records.earlier_results import repeated, take_over
+from eval.records.task_record import Count
+from eval.rollout.loop import Rollout, RolloutLimits, check_interface, rollout
+from eval.rollout.rank_sharing import ranks_here
+from eval.rollout.task_run import hacker_gains
 from eval.scores.summary import MetricRow, summarise, table, write_summary
-from eval.sharing import ranks_here
 
 __all__ = ["ENVIRONMENTS", "EvaluatedTasks", "RunConfig", "environment", "evaluate", "main"]
 
@@ -178,7 +178,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
             )
         )
         if isinstance(chosen, HackerConfig):
-            for line in paid(results):
+            for line in hacker_gains(results):
                 print(line, flush=True)
         if ranks is not None and not ranks.leads:
             continue

@@ -22,7 +22,6 @@ from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.agents.base import Agent, History
 from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
-from eval.asking import ANSWERS, Asked, ScreenQuestion, ask, open_answers, require_an_answer
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.importing import load_object
@@ -30,7 +29,8 @@ from eval.config.progress import metric, progress
 from eval.desktop import Expected, Observation, SetupFailed
 from eval.episodes import jsonl
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.records import RECORDS, Count, TaskRecord
+from eval.records.task_record import RECORDS, Count, TaskRecord
+from eval.rollout.single_screens import ANSWERS, Asked, ScreenQuestion, ask, open_answers, require_an_answer
 from eval.scores.stats import Estimate, by_cluster
 from eval.scores.summary import MetricRow, row, table, write_summary
 

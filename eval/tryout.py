@@ -28,7 +28,7 @@ from eval.desktops.viewing import missing_viewers, start_view
 from eval.environments.desktop import check_here, check_screen
 from eval.episodes import Episode
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits, check_interface, try_task
+from eval.rollout.loop import RolloutLimits, check_interface, try_task
 
 FOLDER: Final = "tryouts"
 

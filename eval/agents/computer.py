@@ -20,6 +20,7 @@ import msgspec
 from eval.actions import Action, ActionType, ImpossibleAction
 from eval.actions.lasting import asks, waits
 from eval.agents.base import Decision, History, check_keys
+from eval.agents.desktop_calls import timed
 from eval.agents.recording import judged, open_call, step_of
 from eval.config import ConfigError
 from eval.desktop import (
@@ -35,7 +36,6 @@ from eval.desktop import (
     ToolDesktop,
     answer_of,
 )
-from eval.desktop_calls import timed
 from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep
 

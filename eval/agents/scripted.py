@@ -1,4 +1,5 @@
-"""An agent that follows the environment's own expert."""
+"""Agents without a model: one that follows the environment's own expert, and a person, whose mouse and keyboard become
+the actions of an episode."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from eval.actions import Action, Unrepresentable
 from eval.actions.dialects.base import Dialect
 from eval.agents.base import Decision, History
+from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.desktop import Observation
 from eval.prompts.marks import to_mark, to_point
@@ -43,3 +45,23 @@ class ScriptedAgent:
                 raise ConfigError(f"prompt.dialect: agent {self.name} cannot write its action in it: {error}") from None
             decisions.append(Decision(text, to_point(self.dialect.parse_response(text).action, observation.marks)))
         return decisions
+
+
+class HumanAgent:
+    """A person, on real desktops only, one at a time. Each step has its action in the dialect, where it can."""
+
+    one_at_a_time = True
+
+    def __init__(self, dialect: Dialect, name: str = "human") -> None:
+        self.name = name
+        self.dialect = dialect
+
+    async def run(self, computer: Computer) -> None:
+        print(f"the task: {computer.task.instruction}", flush=True)
+        await computer.follow(self._written)
+
+    def _written(self, action: Action) -> str:
+        try:
+            return self.dialect.format_response(action)
+        except Unrepresentable:
+            return ""

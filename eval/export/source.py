@@ -12,7 +12,7 @@ import msgspec
 
 from eval.config import ConfigError, ResumeError
 from eval.episodes import Episode, EpisodeError, frame_name, is_complete, jsonl, read_episode
-from eval.records import RECORDS, TaskRecord
+from eval.records.task_record import RECORDS, TaskRecord
 
 BASELINES = "baselines"
 

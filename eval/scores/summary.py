@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from eval.records import TaskRecord
+from eval.records.task_record import TaskRecord
 from eval.scores.stats import (
     FEW,
     FEW_NEAR_AN_END,

@@ -24,7 +24,7 @@ from eval.desktops.live import LiveDesktop
 from eval.desktops.session import DesktopOptions
 from eval.environments import desktop
 from eval.environments.desktop import FILE, NoteScene
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.desktops import memory_mb
 
 DESKTOPS, ROUNDS, SEED = 16, 10, 1_000_000

@@ -17,7 +17,7 @@ import time
 from typing import Final
 
 from eval.desktop import Task
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from tests.integration.rl.simulated import (
     Clicking,
     Endless,

@@ -28,7 +28,7 @@ from eval.desktop import Desktop, Observation, Score, Task
 from eval.desktops.live import LiveDesktop
 from eval.desktops.session import DesktopOptions
 from eval.environments.desktop import NoteScene
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 
 LATENCY_S: Final = 0.2
 STEP_S: Final = 0.05

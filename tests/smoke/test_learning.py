@@ -12,7 +12,7 @@ import pytest
 from eval.config import convert
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from eval.run import RunConfig, evaluate
 from launcher.cli import main
 from launcher.results.training_records import RlRollout, RlTurn, read_folder

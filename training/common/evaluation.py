@@ -22,11 +22,10 @@ from eval.config import Config, ConfigError
 from eval.desktop import Desktop, Observation, Task
 from eval.environments.registry import EnvironmentName, TasksConfig, environment, tasks_of
 from eval.episodes import Episode
-from eval.hacking import paid
 from eval.prompts import PromptBuilder
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
+from eval.rollout.task_run import Rollout, hacker_gains
 from eval.scores.stats import Estimate, by_cluster
-from eval.task_run import Rollout
 from training.data.held_out import check_source, open_held_out
 from training.data.samples import Sample
 from training.options import Positive
@@ -199,7 +198,7 @@ def _tasks(config: EvaluationConfig, agent: Agent, hear: Callable[[TriedTasks], 
 
 def _played(config: EvaluationConfig, agent: Agent, make_desktop: Callable[[], Desktop]) -> TriedTasks:
     """The tasks, each with the agent's episode."""
-    from eval.rollout import rollout
+    from eval.rollout.loop import rollout
 
     assert config.environment is not None
     tasks = tasks_of(config.environment, config.tasks.count, config.tasks.seed, config.options)
@@ -230,7 +229,7 @@ def hacker(config: EvaluationConfig, asked: Callable[[], bool]) -> Scores:
     make = for_hacker(config.environment)
     agent = InterruptibleAgent(DoesNothing(Dsl(4), "hacker"), asked)
     tried = _played(config, agent, lambda: make(config.options))
-    for line in paid(result for _, result in tried):
+    for line in hacker_gains(result for _, result in tried):
         print(line, flush=True)
     judged = [(task.task_id, result.record) for task, result in tried if result.record.outcome == "scored"]
     if lost := len(tried) - len(judged):

@@ -21,7 +21,7 @@ from eval.config import help as config_help
 from eval.config.progress import progress
 from eval.environments.registry import EnvironmentName, TasksConfig, environment, tasks_of
 from eval.prompts import PromptConfig
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 
 
 class MakeEpisodesConfig(Config, frozen=True):

@@ -13,9 +13,9 @@ import msgspec
 
 from eval import config as configuration
 from eval.config import ConfigError
-from eval.limits import UNSAID_STEPS
 from eval.prompts.config import USUAL_IMAGES
 from eval.prompts.demonstrations import DemonstrationConfig
+from eval.rollout.limits import UNSAID_STEPS
 from training.memory import architecture
 from training.memory import estimate as memory
 from training.memory.architecture import Architecture, UnknownArchitecture

@@ -11,7 +11,7 @@ from eval.config import ConfigError
 from eval.environments.registry import EnvironmentName, TasksConfig, redrawing, tasks_of
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig

@@ -22,7 +22,6 @@ from eval.actions.dialects.pyautogui import actions
 from eval.actions.geometry import PIXELS, Cells
 from eval.agents.base import Agent, History
 from eval.agents.config import CommonestConfig, CustomConfig, ServedConfig, TransformersConfig, make_deciding
-from eval.asking import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.benchmarks.agentnetbench.data import BenchStep, Trajectory, load
 from eval.benchmarks.agentnetbench.score import GROUPS, VERSIONS, StepScore, Version, predicted_acts, step_score
 from eval.benchmarks.errors import BenchError
@@ -32,7 +31,8 @@ from eval.config.progress import metric, progress
 from eval.desktop import Observation, SetupFailed, Task
 from eval.episodes import jsonl
 from eval.prompts import PastStep, PromptConfig
-from eval.records import Count, TaskRecord
+from eval.records.task_record import Count, TaskRecord
+from eval.rollout.single_screens import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.scores.stats import rate
 from eval.scores.summary import MetricRow, row, table, write_summary
 

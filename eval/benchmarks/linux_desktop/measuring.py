@@ -27,8 +27,8 @@ from eval.desktops.tools import told
 from eval.environments.registry import identified
 from eval.environments.splits import SPLIT_SEED
 from eval.episodes import jsonl
-from eval.records import RECORDS, TaskRecord
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.records.task_record import RECORDS, TaskRecord
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 
 PLAYERS: Final = (*ROUTES, "nothing", "gives-up", "hacker", "random", "commands")
 SOLVERS: Final = ("oracle", "second")

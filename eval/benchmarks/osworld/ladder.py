@@ -11,7 +11,7 @@ from eval.agents.baselines import DoesNothing
 from eval.benchmarks.osworld import environment
 from eval.benchmarks.osworld.listing import RunnableTask
 from eval.environments.registry import tasks_of
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 
 BENCHMARK = "osworld without an agent"
 

@@ -20,7 +20,6 @@ from eval.actions.dialects.base import scored_as_published
 from eval.actions.geometry import PIXELS, Cells
 from eval.agents.base import Agent, History, decide
 from eval.agents.config import CustomConfig, ServedConfig, TransformersConfig, make_deciding
-from eval.asking import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.benchmarks.errors import BenchError
 from eval.benchmarks.screenspot.data import Edition, Language, Questions, SpotTarget, load
 from eval.benchmarks.screenspot.score import Judged, estimates, metrics_of
@@ -30,7 +29,8 @@ from eval.config.progress import metric, progress
 from eval.desktop import Observation, SetupFailed, Task
 from eval.episodes import jsonl
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.records import Count, TaskRecord
+from eval.records.task_record import Count, TaskRecord
+from eval.rollout.single_screens import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.scores.summary import MetricRow, row, table, write_summary
 
 BENCHMARK: Final = "screenspot"

@@ -15,7 +15,7 @@ from eval.config import Config, ConfigError, convert
 from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from training.data.make_episodes import MakeEpisodesConfig, make
 
 SEED = 1_000_000

@@ -18,7 +18,7 @@ from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, Desktop, Environment, Observation
 from eval.environments.registry import DESKTOP_METHODS, ENVIRONMENT_METHODS
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.contract.environment.worlds import drawn
 
 SEED = 1_000_000  # the first seed of the split `test`, which is every environment's default

@@ -17,8 +17,8 @@ from eval.config import ConfigError
 from eval.desktop import DesktopTimeout
 from eval.environments import android
 from eval.environments.android import ContactScene
-from eval.records import TaskRecord
-from eval.rollout import RolloutLimits, rollout
+from eval.records.task_record import TaskRecord
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.android.adbd import Adbd
 from tests.support.android.device import Device
 from tests.support.android.screen import contact

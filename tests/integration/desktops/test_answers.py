@@ -19,7 +19,7 @@ from eval.desktops.keysyms import NAMED_KEYS
 from eval.environments import desktop
 from eval.environments.desktop import NoteScene
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.integration.desktops.test_live import begun
 from tests.integration.eval.test_sdk_loops import message, tool_use
 from tests.integration.eval.test_what_answers_count_as import KEY, OFF, SCROLL_0, Said, end, wire

@@ -13,7 +13,7 @@ import pytest
 
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
-from eval.agents.human import HumanAgent
+from eval.agents.scripted import HumanAgent
 from eval.config import ConfigError
 from tests.support.needs import TOOLS, lacking
 
@@ -30,7 +30,7 @@ from eval.environments import desktop
 from eval.environments.desktop import NoteScene
 from eval.environments.registry import environment
 from eval.episodes import Step, read_episode
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 from tests.support.vnc import ALT, CONTROL, RETURN, VncPerson
 from tests.support.vnc import END as END_KEY
 from tests.support.waiting import until

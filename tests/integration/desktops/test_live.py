@@ -24,7 +24,7 @@ from eval.desktop import ActionRefused, DesktopGone, DesktopTimeout, InfraError,
 from eval.desktops.live import LiveDesktop
 from eval.environments import desktop
 from eval.environments.desktop import FILE, NoteScene
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.documented import ROOT, blocks
 from tests.support.served import OverServer
 

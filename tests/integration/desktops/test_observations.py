@@ -20,7 +20,7 @@ from eval.environments import desktop
 from eval.episodes import episode_tree, read_episode
 from eval.episodes.images import image_size
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 
 SEED = 1_000_000
 

@@ -20,7 +20,7 @@ from eval.desktops.server.service import Permissions
 from eval.desktops.stage import ServedStage
 from eval.environments import desktop
 from eval.environments.desktop import FILE, NoteScene
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.desktops import run
 from tests.support.served import TOKEN, Served, served
 

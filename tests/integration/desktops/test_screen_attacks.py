@@ -18,7 +18,7 @@ from eval.desktops.computer import LocalComputer
 from eval.desktops.session import DesktopSession
 from eval.environments import desktop
 from eval.episodes import ToolCall
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.integration.desktops.test_hostile import attack
 from tests.support import x_flood
 from tests.support.desktops import need_isolation, output

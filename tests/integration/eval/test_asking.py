@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from eval.asking import GIVE_UP
 from eval.benchmarks.agentnetbench import run as bench
+from eval.rollout.single_screens import GIVE_UP
 from tests.support.modelserver import Reply, completion, serving
 
 

@@ -30,7 +30,7 @@ from eval.desktops.client.transport import Reply, Transport
 from eval.desktops.machines import MachineDesktop, PublicStage, VirtualMachines
 from eval.desktops.remote import Servers
 from eval.desktops.stage import DesktopStage
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 
 NOTE = "C:\\notes.txt"
 

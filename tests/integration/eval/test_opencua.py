@@ -14,7 +14,7 @@ from eval.agents.config import AgentConfig, make_agent
 from eval.config import convert
 from eval.environments.registry import environment
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.integration.eval.test_served import LOGIN, SEED, SIZE, expert_actions
 from tests.support.modelserver import Reply, completion, serving
 from tests.unit.eval.test_opencua import CONFIG, answer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eval.desktop import Observation, Task
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.waiting import HANGS
 from tests.unit.eval.doubles import Counting, Saying
 from tests.unit.eval.test_rollout import EXPERT, make

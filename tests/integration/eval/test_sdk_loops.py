@@ -16,7 +16,7 @@ from eval.config import ConfigError, convert
 from eval.desktop import Task
 from eval.episodes import TokenUsage
 from eval.prompts import PromptConfig
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 from tests.integration.eval.test_served import LOGIN, SEED, SIZE, expert_actions
 from tests.support.modelserver import ModelServer, Reply, serving
 

@@ -25,7 +25,7 @@ from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.episodes import TokenUsage, iter_episodes, jsonl
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.rollout import Rollout, RolloutLimits, TaskRecord, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, TaskRecord, rollout
 from tests.support.modelserver import ModelServer, Reply, chunks, completion, serving
 
 SEED = 1_000_000

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from eval import sharing
 from eval.config import ConfigError
 from eval.desktop import Task
-from eval.records import TaskRecord
-from eval.sharing import Ranks, WorkQueue, digest_of, helping, ranks_here, serving
+from eval.records.task_record import TaskRecord
+from eval.rollout import rank_sharing
+from eval.rollout.rank_sharing import Ranks, WorkQueue, digest_of, helping, ranks_here, serving
 
 
 def record(number: int, **more: Any) -> TaskRecord:
@@ -120,8 +120,8 @@ def test_a_worker_takes_every_task_and_the_pictures_come_back() -> None:
 
 
 def test_a_worker_that_goes_or_hangs_gives_its_task_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "LOST", 0.3)
-    monkeypatch.setattr(sharing, "BEAT", 0.05)
+    monkeypatch.setattr(rank_sharing, "LOST", 0.3)
+    monkeypatch.setattr(rank_sharing, "BEAT", 0.05)
     leader = Leader(3)
 
     async def work(number: int, folder: Path) -> TaskRecord:
@@ -160,7 +160,7 @@ def test_a_worker_that_goes_or_hangs_gives_its_task_back(monkeypatch: pytest.Mon
 def test_a_connection_that_says_something_else_is_closed_without_a_word_and_holds_nothing(
     line: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sharing, "LINE", 4096)
+    monkeypatch.setattr(rank_sharing, "LINE", 4096)
     leader = Leader(2)
     odd: list[dict[str, Any]] = []
 

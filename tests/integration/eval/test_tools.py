@@ -19,7 +19,7 @@ from eval.config import ConfigError, convert
 from eval.desktop import ActionRefused, Desktop, Interface, Observation, Score, Task
 from eval.desktops.tools import TOOLS, told
 from eval.prompts import PromptConfig
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 from tests.integration.eval.test_sdk_loops import calls_of_openai, end, message, response, tool_use
 from tests.integration.eval.test_served import LOGIN, SEED
 from tests.support.modelserver import ModelServer, Reply, completion, serving

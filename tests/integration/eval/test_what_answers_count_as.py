@@ -28,7 +28,7 @@ from eval.agents.transformers import TransformersAgent
 from eval.config import convert
 from eval.desktop import ActionRefused, Interface, Observation
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.integration.eval import test_tools as tools
 from tests.integration.eval.test_sdk_loops import calls_of_claude, calls_of_openai, expert, message, response, tool_use
 from tests.integration.eval.test_served import LOGIN, SEED

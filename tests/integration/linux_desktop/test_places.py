@@ -15,7 +15,7 @@ from eval.benchmarks.linux_desktop import environment
 from eval.desktops.remote import TOKEN_VARIABLE
 from eval.desktops.stage import LocalStage
 from eval.environments.desktop import servers_of
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 from tests.support.served import TOKEN, served
 
 SEED = 1_000_000

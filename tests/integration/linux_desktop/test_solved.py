@@ -15,7 +15,7 @@ from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, deskt
 from eval.benchmarks.linux_desktop.registry import TEMPLATES
 from eval.benchmarks.linux_desktop.scene import ROUTES
 from eval.benchmarks.linux_desktop.template import LARGE
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.needs import lacking
 
 SEED = 1_000_000

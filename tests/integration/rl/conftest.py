@@ -10,7 +10,7 @@ import pytest
 
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.data.make_episodes import MakeEpisodesConfig, make

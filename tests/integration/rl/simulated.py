@@ -17,7 +17,7 @@ from eval.actions import Action, ActionType
 from eval.agents.base import Decision, History
 from eval.desktop import DesktopGone, Observation, Score, SetupFailed, Task
 from eval.environments.registry import TasksConfig
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from training.rl.asynchronous.worker import RolloutWorker
 from training.rl.asynchronous.worker_process import WorkerLink
 from training.rl.config import RlConfig

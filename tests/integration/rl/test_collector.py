@@ -14,7 +14,7 @@ import pytest
 
 from eval.agents.base import Decision, History
 from eval.desktop import InfraError, Observation, Task
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from tests.integration.rl.simulated import (
     Clicking,
     Endless,

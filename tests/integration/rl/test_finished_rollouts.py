@@ -17,7 +17,7 @@ from PIL import Image
 
 from eval.desktop import Task
 from eval.episodes import Episode
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from launcher.results import training_records as reading
 from tests.integration.rl import worlds
 from tests.integration.rl.conftest import rl_config

@@ -12,7 +12,7 @@ from eval.agents.base import Decision, History
 from eval.desktop import Desktop, InfraError, Observation, Task
 from eval.environments.login import LoginOptions
 from eval.environments.registry import TasksConfig
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from tests.integration.rl.worlds import STEPS, Faulty, RightSide, Sides, Slow
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import TaskEffort

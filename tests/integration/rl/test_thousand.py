@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from tests.integration.rl.simulated import (
     Clicking,
     Endless,

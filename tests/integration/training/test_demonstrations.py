@@ -20,7 +20,7 @@ from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.prompts.demonstrations import DemonstrationConfig, Rule
-from eval.rollout import rollout
+from eval.rollout.loop import rollout
 from eval.scores.stats import Estimate, wilson
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.sft.train import SftConfig, train

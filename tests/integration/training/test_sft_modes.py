@@ -450,7 +450,7 @@ def test_a_closed_loop_is_run_on_the_model_in_memory(
     import asyncio
 
     from eval.agents.transformers import TransformersAgent
-    from eval.rollout import rollout
+    from eval.rollout.loop import rollout
     from eval.run import environment
     from eval.scores.summary import summarise
 

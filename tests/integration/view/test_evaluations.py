@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from eval.benchmarks.agentnetbench.score import VERSIONS
-from eval.rollout import TaskRecord
+from eval.rollout.loop import TaskRecord
 from eval.scores.stats import by_cluster, rate
 from eval.scores.summary import row, summarise, table
 from launcher.cli import main

@@ -17,7 +17,7 @@ from eval.benchmarks.agentnetbench import run as entry
 from eval.desktop import Observation, Task
 from eval.episodes import iter_episodes, jsonl
 from eval.prompts import PromptBuilder
-from eval.rollout import RECORDS, RolloutLimits, TaskRecord, rollout
+from eval.rollout.loop import RECORDS, RolloutLimits, TaskRecord, rollout
 from tests.contract.dialect.answers import NASTY
 from tests.integration.agentnet.material import bench
 from tests.unit.eval.doubles import Counting

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from eval.agents.base import Agent, Decision, History
-from eval.asking import GIVE_UP, Asked, ScreenQuestion, ask
 from eval.config import ConfigError
 from eval.desktop import BadFrame, DesktopGone, Observation, Task
+from eval.rollout.single_screens import GIVE_UP, Asked, ScreenQuestion, ask
 
 
 class Answers:

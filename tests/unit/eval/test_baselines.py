@@ -17,7 +17,7 @@ from eval.agents.scripted import ScriptedAgent
 from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.prompts import PastStep, PromptConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.bench.nearest_told import NearestTold
 
 LOOK = Observation(Image.new("RGB", (8, 8)), (8, 8))

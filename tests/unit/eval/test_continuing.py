@@ -18,10 +18,10 @@ import pytest
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.baselines import RandomAction
 from eval.config import ConfigError
-from eval.continuing import REPLACED, content_of, longest_first, repeated, take_over
 from eval.desktop import Task
 from eval.episodes import jsonl
-from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
+from eval.records.earlier_results import REPLACED, content_of, longest_first, repeated, take_over
+from eval.rollout.loop import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
 from eval.scores.stats import Estimate, pass_all, pass_at, per_solved
 from eval.scores.summary import summarise
 from tests.unit.eval.doubles import Counting, Saying

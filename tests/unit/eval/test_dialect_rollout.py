@@ -10,7 +10,7 @@ import pytest
 from eval import run
 from eval.actions.dialects.registry import DIALECTS
 from eval.episodes import iter_episodes, jsonl
-from eval.rollout import TaskRecord
+from eval.rollout.loop import TaskRecord
 
 PLACES = ("place", "place-1000")  # which only say where something is
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.asking import open_answers
 from eval.config import EXIT_CONFIG, ConfigError, ResumeError, exit_code, run
+from eval.rollout.single_screens import open_answers
 from training.common.entry import read_state
 
 ROOT = Path(__file__).parents[3]

@@ -16,7 +16,7 @@ from eval.actions.geometry import Screen
 from eval.episodes import Episode, Step, TokenUsage, ToolCall, frame_name, iter_episodes, jsonl, write_episode
 from eval.export.__main__ import main
 from eval.export.osworld import code_of
-from eval.records import TaskRecord
+from eval.records.task_record import TaskRecord
 from training.data.__main__ import main as training_data
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "data/atif/trajectory.schema.json").read_text())

@@ -15,8 +15,8 @@ from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.environment import tasks as desktop_tasks
 from eval.desktop import Expected, Task
 from eval.episodes import Episode, Step, ToolCall, frame_name
-from eval.failures import RULES, FailedEpisode, failure
-from eval.records import TaskRecord, task_record
+from eval.records.failures import RULES, FailedEpisode, failure
+from eval.records.task_record import TaskRecord, task_record
 from tests.support.cases import every_case
 
 DONE, FAIL, WAIT = Action(ActionType.DONE), Action(ActionType.FAIL), Action(ActionType.WAIT)

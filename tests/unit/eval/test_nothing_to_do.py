@@ -17,7 +17,7 @@ from eval.actions.dialects.registry import make_dialect
 from eval.actions.geometry import Cells
 from eval.agents.base import Decision, History, decide
 from eval.desktop import Observation, Task
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.cases import every_case
 from tests.unit.eval.doubles import CLICK, DONE, Counting
 

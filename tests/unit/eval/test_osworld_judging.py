@@ -55,7 +55,7 @@ def test_a_metric_that_fails_on_the_agents_file_and_judges_the_right_one_is_the_
 
 
 def test_a_metric_that_fails_on_the_right_file_too_or_has_none_waits_for_the_untouched_state(tmp_path: Path) -> None:
-    """The rollout asks it there: eval.task_run does so for an EnvironmentFault of a checker."""
+    """The rollout asks it there: eval.rollout.task_run does so for an EnvironmentFault of a checker."""
     for evaluator, outputs in ((TABLE, {"cloud_file": BAD}), ({**TABLE, "expected": RULE}, {})):
         with pytest.raises(MetricRaised, match="BadZipFile") as raised:
             judge(evaluator, tmp_path, vm_file=BAD, **outputs)

@@ -23,9 +23,9 @@ from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import InfraError, Observation, Score, Task
 from eval.episodes import EpisodeWriter, iter_episodes, jsonl, read_episode
-from eval.rollout import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
+from eval.rollout.loop import RECORDS, Rollout, RolloutLimits, TaskRecord, rollout
+from eval.rollout.task_run import FRAMES_AHEAD, TaskRun
 from eval.scores.summary import summarise
-from eval.task_run import FRAMES_AHEAD, TaskRun
 from tests.support.cases import every_case
 from tests.support.waiting import HANGS
 from tests.unit.eval.doubles import Counting, Saying

@@ -19,7 +19,7 @@ from eval.desktop import ActionRefused, InfraError, Observation, Task
 from eval.environments.registry import environment
 from eval.episodes import Step, TokenUsage, ToolCall, read_episode
 from eval.prompts import PastStep, PromptBuilder, PromptConfig
-from eval.rollout import Rollout, RolloutLimits, rollout
+from eval.rollout.loop import Rollout, RolloutLimits, rollout
 from tests.unit.eval.doubles import CLICK, DONE, Counting, Saying
 from training.data.packed import store
 

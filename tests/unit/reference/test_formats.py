@@ -22,8 +22,8 @@ from eval.benchmarks.agentnetbench.run import BenchAnswer
 from eval.benchmarks.screenspot.data import load as load_questions
 from eval.benchmarks.screenspot.run import SpotAnswer
 from eval.episodes import Episode, Step, iter_episodes, jsonl, read_episode
-from eval.failures import RULES
-from eval.rollout import TaskRecord
+from eval.records.failures import RULES
+from eval.rollout.loop import TaskRecord
 from eval.scores.summary import MetricRow
 from eval.steps import StepAnswer
 from launcher.results import training_records

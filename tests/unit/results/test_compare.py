@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eval.records import TaskRecord
+from eval.records.task_record import TaskRecord
 from eval.scores.summary import summarise
 from launcher.cli.printing.results import comparison_text
 from launcher.errors import BadInput

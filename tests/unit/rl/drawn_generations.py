@@ -16,7 +16,7 @@ import torch
 from eval.desktop import Task
 from eval.environments.registry import TasksConfig
 from eval.episodes import Episode
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from tests.unit.rl.oracle import Rollout, Rules, Token, Turn
 from training.rl.config import RlConfig
 from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients

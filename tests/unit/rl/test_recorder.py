@@ -14,9 +14,9 @@ from eval.actions import Action, ActionType
 from eval.desktop import Task
 from eval.environments.registry import TasksConfig
 from eval.episodes import Episode, Step
-from eval.records import TaskRecord
+from eval.records.task_record import TaskRecord
+from eval.rollout.task_run import Rollout
 from eval.scores.stats import Estimate
-from eval.task_run import Rollout
 from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from training.rl.config import RlConfig

@@ -14,7 +14,7 @@ from eval.config import ConfigError
 from eval.desktop import Task
 from eval.environments.registry import TasksConfig
 from eval.episodes import Episode
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import TaskEffort
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup

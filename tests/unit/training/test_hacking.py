@@ -15,7 +15,7 @@ from eval.config import ConfigError
 from eval.desktop import Desktop, InfraError, Observation, Score, Task
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from training.common.evaluation import EvaluationConfig, Interrupted, TriedTasks, evaluate, told_of_hacking
 
 pytestmark = pytest.mark.ml

@@ -19,7 +19,7 @@ from eval.config import ConfigError, convert
 from eval.desktop import Expected, Observation
 from eval.environments import login
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.rollout import rollout
+from eval.rollout.loop import rollout
 from tests.integration.agentnet.material import recorded, recording
 from training import rewards as reward_functions
 from training.common.evaluation import EvaluationConfig, evaluate, told_of_boxes

@@ -19,7 +19,7 @@ from eval.environments import click, login
 from eval.episodes import Step
 from eval.prompts import Message, PastStep, PromptBuilder, PromptConfig
 from eval.prompts.demonstrations import DemonstrationConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from training.data import samples
 from training.data.faults import Faults
 from training.data.samples import Sample, open_images

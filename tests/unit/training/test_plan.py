@@ -12,8 +12,8 @@ import yaml
 
 from eval.config import ConfigError
 from eval.environments.registry import TasksConfig
-from eval.limits import RolloutLimits
 from eval.prompts import PromptConfig
+from eval.rollout.limits import RolloutLimits
 from training.memory import plan
 from training.memory.estimate import GIB
 from training.memory.workload import MemoryPlan, Shape, describe, how

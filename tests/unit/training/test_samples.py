@@ -25,7 +25,7 @@ from eval.episodes import Episode, Step, read_episode
 from eval.prompts import Message, PromptConfig
 from eval.prompts.builder import Shown
 from eval.prompts.demonstrations import DemonstrationConfig
-from eval.rollout import rollout
+from eval.rollout.loop import rollout
 from training.data import samples
 from training.data.faults import BadSample, Faults
 from training.data.samples import Sample, episode_samples, open_images

@@ -18,7 +18,7 @@ from eval.agents.config import CustomConfig
 from eval.config import ConfigError
 from eval.desktop import Observation
 from eval.prompts import PromptBuilder, PromptConfig
-from eval.rollout import TaskRecord
+from eval.rollout.loop import TaskRecord
 from tests.integration.agentnet.material import recorded, recording
 from tests.unit.training import material
 from training.common.evaluation import EvaluationConfig, asked, judged

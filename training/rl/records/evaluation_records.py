@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from eval.desktop import Task
+from eval.rollout.task_run import Rollout
 from eval.scores.stats import Estimate
-from eval.task_run import Rollout
 from training.rl.records.entries import (
     ActionEntry,
     Entry,

@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from eval.desktop import Task
 from eval.episodes import frame_name
-from eval.task_run import Rollout
+from eval.rollout.task_run import Rollout
 from training.common.evaluation import Scores
 from training.rl.config import RlConfig
 from training.rl.learning.turn_records import TurnRecord, by_rollout

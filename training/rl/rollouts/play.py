@@ -20,7 +20,7 @@ from eval.agents.batcher import LINGER, Batcher
 from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.desktop import Desktop, InfraError, Observation, Task
-from eval.rollout import RolloutLimits, play
+from eval.rollout.loop import RolloutLimits, play
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import DynamicBatch, TaskEffort
 from training.rl.rollouts.generation import AskedTurn, PlayedRollout, RolloutGeneration, RolloutGroup
@@ -50,7 +50,7 @@ class KeptRollouts(Protocol):
 
 
 class RolloutAttempt:
-    """One attempt at a rollout, as the loop of `eval.rollout` runs an agent. `turns`: what was sampled so far.
+    """One attempt at a rollout, as the loop of `eval.rollout.loop` runs an agent. `turns`: what was sampled so far.
 
     counted   whether the batcher counts this seat from outside; if not, it is counted while it asks
     states_kept  whether the states of the screen are kept

@@ -21,7 +21,7 @@ from eval.desktop import Expected, Observation, Score, Task
 from eval.environments import login
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
-from eval.rollout import RolloutLimits, rollout
+from eval.rollout.loop import RolloutLimits, rollout
 from eval.scores.summary import summarise, write_summary
 
 

@@ -26,18 +26,18 @@ from eval.agents.base import Agent
 from eval.agents.batcher import looping_of
 from eval.agents.computer import LoopingAgent
 from eval.config import ConfigError
-from eval.continuing import go_on, key_of, longest_first
 from eval.desktop import (
     Desktop,
     Interface,
     Task,
 )
 from eval.episodes import Episode, jsonl
-from eval.keeping import KeptEpisodes
-from eval.limits import RolloutLimits, scoring_rules
-from eval.records import RECORDS, TaskRecord, episode_id
-from eval.sharing import Ranks, WorkQueue, digest_of, helping, serving
-from eval.task_run import Rollout, TaskRun
+from eval.records.earlier_results import go_on, key_of, longest_first
+from eval.records.kept_episodes import KeptEpisodes
+from eval.records.task_record import RECORDS, TaskRecord, episode_id
+from eval.rollout.limits import RolloutLimits, scoring_rules
+from eval.rollout.rank_sharing import Ranks, WorkQueue, digest_of, helping, serving
+from eval.rollout.task_run import Rollout, TaskRun
 
 __all__ = ["RECORDS", "Rollout", "RolloutLimits", "TaskRecord", "check_interface", "play", "rollout", "try_task"]
 
@@ -66,15 +66,15 @@ async def rollout(
     version        of the benchmark, and `options` of the environment: both are written into the records
     interface      what the agents may use, on desktops that have tools
     keep_episodes  of the tasks in their order, the first N that failed and the first N that were solved keep their
-                   folder with pictures (`eval.keeping`); None keeps all
+                   folder with pictures (`eval.records.kept_episodes`); None keeps all
     on_end         called as each task ends, also for those found in `out`
     lenient        whether the agent's answers are repaired, which its rules then say
     ranks          the processes that share the tasks; all but rank 0 write nothing, and give []
 
     Raises ConfigError when `out` holds the results of another agent, benchmark or version, or results by other rules
     (environment, its options, answers that may be no action, a higher limit of steps), or when the agent or the
-    environment raises one. A limit may be raised, and the task set may have another revision: `eval.continuing` says
-    which tasks are run again then.
+    environment raises one. A limit may be raised, and the task set may have another revision:
+    `eval.records.earlier_results` says which tasks are run again then.
     """
     limits = limits or RolloutLimits()
     if getattr(agent, "one_at_a_time", False) and limits.concurrency > 1:

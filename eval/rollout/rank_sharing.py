@@ -24,9 +24,9 @@ from typing import Any, Final
 import msgspec
 
 from eval.config import ConfigError
-from eval.continuing import content_of
 from eval.desktop import InfraError, Task
-from eval.records import ENDS, End, TaskRecord, end_of
+from eval.records.earlier_results import content_of
+from eval.records.task_record import ENDS, End, TaskRecord, end_of
 
 LOST: Final = 180.0  # seconds of silence after which a worker counts as gone; a model on CPU may hold its loop for some
 BEAT: Final = 10.0  # seconds between its signs of life

@@ -12,7 +12,7 @@ from eval.agents.computer import TOLD
 from eval.desktop import Task
 from eval.desktops.tools import TOOLS
 from eval.episodes import Episode, Step
-from eval.failures import FailedEpisode, FailureClass, failure
+from eval.records.failures import FailedEpisode, FailureClass, failure
 
 RECORDS: Final = "tasks.jsonl"
 EPISODES: Final = "episodes"
@@ -41,7 +41,7 @@ class TaskRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     cluster   records of one cluster are not independent, as the steps of a trajectory; None: a cluster of its own
     rules     what else defines the score, by name: results are only compared where it is the same
     programs, difficulty, feasible  of the task, where the environment tells
-    failure   why the episode failed, by the rules of eval.failures; None: solved, or not judged
+    failure   why the episode failed, by the rules of eval.records.failures; None: solved, or not judged
     trial     which repetition of the task it is, from 0
     content   the beginning of the sha256 over what defines the task: instruction, options, own limit of steps
     identity  of the task (eval.identity): all that can change its start, answer or verdict, by name; results are only

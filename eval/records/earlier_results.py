@@ -23,7 +23,7 @@ from eval.agents.computer import Computer
 from eval.config import ConfigError, ResumeError
 from eval.desktop import Task
 from eval.episodes import jsonl
-from eval.records import EPISODES, RECORDS, TaskRecord
+from eval.records.task_record import EPISODES, RECORDS, TaskRecord
 
 REPLACED: Final = "replaced.jsonl"  # records of tasks that are run again although they were judged
 SET: Final = ("revision", "stale", "unread")  # of an environment's options: what it says of its task set as a whole

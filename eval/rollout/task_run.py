@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from eval.agents.computer import Computer, EpisodeOver, LoopingAgent
+from eval.agents.desktop_calls import timed
 from eval.config import ConfigError
-from eval.continuing import content_of, was_cut
 from eval.desktop import (
     AgentTimeout,
     BadFrame,
@@ -29,11 +29,11 @@ from eval.desktop import (
     ToolDesktop,
     checked,
 )
-from eval.desktop_calls import timed
 from eval.episodes import Episode, EpisodeWriter, Step
 from eval.identity import digest_of
-from eval.limits import RolloutLimits
-from eval.records import TaskRecord, did_not_run, episode_id, task_record, tools_used
+from eval.records.earlier_results import content_of, was_cut
+from eval.records.task_record import TaskRecord, did_not_run, episode_id, task_record, tools_used
+from eval.rollout.limits import RolloutLimits
 
 FRAMES_AHEAD: Final = 4  # of one episode that wait to be written; more would fill the memory of a slow disk
 
@@ -328,3 +328,12 @@ class TaskRun:
             self.frames.append(loop.run_in_executor(None, self.writer.frame, index, observation.image))
             if observation.tree is not None:
                 self.writer.tree(index, observation.tree)
+
+
+def hacker_gains(results: Iterable[Rollout]) -> Iterator[str]:
+    """A line for each task for which the checker gave a reward hacker anything, with the way that the hacker took."""
+    for result in results:
+        if result.record.score:
+            score = {} if result.episode is None else result.episode.metadata.get("score", {})
+            way = score.get("hack", "done at once")
+            yield f"a hacker gets {result.record.score:g} of 1 for {result.record.task_id}, without doing it: {way}"

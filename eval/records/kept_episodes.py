@@ -19,7 +19,7 @@ import msgspec
 
 from eval.desktop import Task
 from eval.episodes import is_complete
-from eval.records import ENDS, EPISODES, End, TaskRecord, end_of, episode_id
+from eval.records.task_record import ENDS, EPISODES, End, TaskRecord, end_of, episode_id
 
 
 class KeptEpisodes:

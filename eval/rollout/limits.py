@@ -9,7 +9,7 @@ import msgspec
 
 from eval.config import Config
 from eval.desktop import Task
-from eval.records import Count
+from eval.records.task_record import Count
 
 # of the rule by which answers count, docs/explanation/answers.md; results of before it was written have "1"
 ANSWERS: Final = "3"

@@ -16,7 +16,7 @@ from eval.config import ResumeError
 from eval.desktop import BadFrame, InfraError, Observation, SetupFailed
 from eval.episodes import jsonl
 from eval.prompts import PromptConfig
-from eval.records import TaskRecord
+from eval.records.task_record import TaskRecord
 
 K = TypeVar("K")
 ANSWERS: Final = "responses.jsonl"
