@@ -202,6 +202,7 @@ def rollout_rows(run_id: int, output: StoredOutput, source: Source, rows: Rows) 
             "score": number(told.score),
             "error": text(damage or told.error or head.error),
             "failure": text(failure_kind(task)) if task is not None else "",
+            "programs": text(" + ".join(task.programs)) if task is not None else "",
             "turns": len(lines) if source.folder else whole(task.steps) if task is not None else None,
             "parse_errors": errors if source.folder else None,
             "seconds": seconds / 1000 if seconds else None,

@@ -380,6 +380,7 @@ rollouts = Table(
     _maybe_whole("version"),
     _number("at"),
     CheckConstraint("outcome IN ('solved', 'failed', 'infra', 'not run', 'not judged')", name="outcome"),
+    _text("programs"),  # of an evaluation's task, as the report names them
 )
 Index("ix_rollouts_group_id", rollouts.c.group_id)
 Index(

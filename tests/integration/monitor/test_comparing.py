@@ -38,6 +38,7 @@ def evaluation(store: Store, name: str) -> str:
             files |= episode_files(f"e-{index}", solved, index)
         line: dict[str, Any] = {"benchmark": "login", "version": "1", "agent": "policy", "task_id": f"task-{index}"}
         line |= {"seed": index, "score": float(solved), "success": solved, "steps": 4}
+        line |= {"programs": ("calc",) if index % 3 else ("calc", "writer")}
         lines.append(line | {"episode": f"episodes/e-{index}" if index < 6 else None})
     random = [{**line, "agent": "random", "episode": None, "success": False, "score": 0.0} for line in lines]
     files["tasks.jsonl"] = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
@@ -160,6 +161,16 @@ def test_tasks_by_outcome_and_by_failure_class(visitor: Visitor, scene: Scene) -
     assert len(page.eval_on_selector_all("table.matrix tbody th", names)) == TASKS
     answer = scene.monitor.ask(f"{page.url.removeprefix(scene.monitor.base).partition('?')[0]}?failure=none")
     assert b"shown are 0" in answer.body
+
+
+def test_tasks_by_program(visitor: Visitor, scene: Scene) -> None:
+    page = visitor.page
+    page.goto(f"{scene.monitor.base}/evaluations")
+    page.get_by_role("link", name="before", exact=True).click()
+    page.get_by_role("link", name="calc + writer", exact=True).click()
+    page.wait_for_url("**program=calc*")
+    shown = page.eval_on_selector_all("table.matrix tbody th", "rows => rows.map(row => row.textContent)")
+    assert set(shown) == {f"task-{index}" for index in range(0, TASKS, 3)}
 
 
 def test_blind_mode_hides_the_comparison(browser: Browser, scene: Scene, visitor: Visitor) -> None:

@@ -71,7 +71,7 @@ def test_the_files_hold_the_rows_and_types_of_sql(
         same(read.to_pylist(), sql(engine, path.stem), times)
     turns = parquet.ParquetFile(folder / "turns.parquet")
     assert turns.num_row_groups == -(-len(sql(engine, "turns")) // 7) > 1
-    assert turns.schema_arrow.metadata == {b"slipway.database": b"0008"}
+    assert turns.schema_arrow.metadata == {b"slipway.database": b"0009"}
     with engine.connect() as connection:
         for name in NAMES:
             schema = parquet.read_schema(folder / f"{name}.parquet")

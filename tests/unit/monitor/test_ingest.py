@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
 from launcher.errors import Unreachable
+from launcher.monitor import database
 from launcher.monitor.database import open_database
 from launcher.monitor.episodes import sources
 from launcher.monitor.ingest import StoreFollower
@@ -48,6 +49,7 @@ def evaluation(store: Store, name: str = "eval", episodes: int = 3, **changes: A
     for index in range(episodes):
         files |= episode_files(f"e-{index}", index % 2 == 0, index)
         told = {"benchmark": "login", "version": "1", "agent": "tiny", "task_id": f"task-{index // 2}", "seed": index}
+        told |= {"programs": ("calc", "writer")}
         failed: dict[str, Any] = {"kind": "loop", "rule": "The last answers repeat.", "why": "4 times"}
         lines.append(
             {
@@ -65,6 +67,17 @@ def evaluation(store: Store, name: str = "eval", episodes: int = 3, **changes: A
     files["baselines/random/tasks.jsonl"] = b"".join(json.dumps(line).encode() + b"\n" for line in other)
     job = fake_job(name, outputs={"results": Output()}, **changes)
     return write_run(store, job, [FakeAttempt(outputs={"results": files})])
+
+
+def test_the_programs_of_a_database_of_before_are_read(engine: Engine, file_store: Store) -> None:
+    evaluation(file_store)
+    StoreFollower(engine, file_store).once()
+    before = contents(engine)
+    assert {row["programs"] for row in before["rollouts"]} == {"calc + writer"}
+    database.downgrade(engine, "0008")
+    database.upgrade(engine)
+    StoreFollower(engine, file_store).once()
+    assert contents(engine) == before
 
 
 def test_what_the_rows_say(engine: Engine, file_store: Store) -> None:

@@ -175,10 +175,10 @@ def test_the_index_of_a_database_of_before(url: str, file_store: Store, monkeypa
     login_pipeline(file_store, n=8)
     evaluation(file_store, episodes=6)
     StoreFollower(engine, file_store).once()
+    before = [row["id"] for row in Queries(engine).search("alice")]
     database.downgrade(engine, "0004")
     with engine.connect() as connection:
         assert not search_index.there(connection)
-    before = [row["id"] for row in Queries(engine).search("alice")]
     database.upgrade(engine)
     with engine.connect() as connection:
         assert search_index.there(connection)

@@ -282,7 +282,7 @@ class MonitorPages:
         metrics = self.queries.parts("eval_metrics", run["id"])
         judged = self.verdicts.of.of([run["id"]])
         evaluation = self.queries.evaluation(run["id"])
-        given = {name: request.query_params.get(name, "")[:200] for name in ("outcome", "failure")}
+        given = {name: request.query_params.get(name, "")[:200] for name in ("outcome", "failure", "program")}
         chosen = given if not Hiding(self.person, judged).any(evaluation.rows) else dict.fromkeys(given, "")
         return {
             "run": run,

@@ -104,12 +104,18 @@ class Evaluation(NamedTuple):
     def outcomes(self) -> Sequence[str]:
         return sorted({row["outcome"] for row in self.rows})
 
-    def only(self, outcome: str, failure: str) -> Evaluation:
-        """With the tasks of which a try ended so, and failed for that reason; "" for any."""
+    @property
+    def programs(self) -> Sequence[str]:
+        return sorted({row["programs"] for row in self.rows} - {""})
+
+    def only(self, outcome: str, failure: str, program: str) -> Evaluation:
+        """With the tasks of this program of which a try ended so, and failed for that reason; "" for any."""
         wanted = {
             row["task_id"]
             for row in self.rows
-            if outcome in ("", row["outcome"]) and failure in ("", row["failure"] if row["outcome"] == "failed" else "")
+            if outcome in ("", row["outcome"])
+            and failure in ("", row["failure"] if row["outcome"] == "failed" else "")
+            and program in ("", row["programs"])
         }
         return self._replace(tasks=[task for task in self.tasks if task[0] in wanted])
 
