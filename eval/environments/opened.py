@@ -9,7 +9,6 @@ from eval.config import ConfigError
 from eval.desktop import DesktopTimeout, SetupFailed
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
 
-
 Then = Callable[[DesktopSession], Awaitable[None]]
 
 

@@ -1,6 +1,6 @@
 """The face for OpenEnv: its clients speak JSON over a WebSocket at /ws, one session a connection.
 
-The messages are those of openenv-core 0.2 (`env_server/types.py`): reset, step, state and close; observation, state and
+The messages are those of openenv-core 0.3 (`env_server/types.py`): reset, step, state and close; observation, state and
 error. An action is `{"type": "click", "x": .5, "y": .5}` (eval.actions.Action as JSON), or `{"answer": TEXT}`, the text
 of a model in the configured dialect.
 """
