@@ -49,7 +49,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit lint-workflows quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env docs format golden wheel release lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit lint-workflows quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env clients-env docs format golden wheel release lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -110,7 +110,7 @@ quick: dev ## unit and contract tests, each in one process, and a test of each w
 test: dev tools lambda-env osworld-env ## unit, contract and integration tests
 	$(BIN)/python -m tests.tiers test
 
-ci-test: dev tools lambda-env osworld-env ## what .ci/run runs besides `make test`: longer tests, images, desktops (root, Go)
+ci-test: dev tools lambda-env osworld-env clients-env ## what .ci/run runs besides `make test`: longer tests, images, desktops (root, Go)
 	$(BIN)/python -m tests.tiers ci
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
@@ -171,6 +171,15 @@ $(TRACKERS_STAMP): tools/trackers.lock | $(UV)
 
 trackers-env: $(TRACKERS_STAMP) ## Weights & Biases, trackio and MLflow's client, for the nightly test of what they are sent
 
+CLIENTS_STAMP := .venv-clients/.installed-$(call STAMP,tools/protocol-clients.lock)
+
+$(CLIENTS_STAMP): tools/protocol-clients.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-clients
+	$(UV) pip sync -q --compile-bytecode --python .venv-clients/bin/python --require-hashes tools/protocol-clients.lock
+	@rm -f .venv-clients/.installed-*; touch $@
+
+clients-env: $(CLIENTS_STAMP) ## the official clients of MCP and OpenEnv, with which eval.serve is tested
+
 LAMBDA_STAMP := .venv-lambda/.installed-$(call STAMP,tools/lambda-clients.lock)
 
 $(LAMBDA_STAMP): tools/lambda-clients.lock | $(UV)
@@ -189,7 +198,7 @@ $(OSWORLD_STAMP): tools/osworld.lock | $(UV)
 
 osworld-env: $(OSWORLD_STAMP) ## OSWorld's own package: its evaluators for the environment osworld, its client for a nightly test
 
-nightly: dev cluster-tools observer-tools serve-env colocate-env osworld-env trackers-env ## the long storms and seeds, in parts, and a table of them (hours)
+nightly: dev cluster-tools observer-tools serve-env colocate-env osworld-env trackers-env clients-env ## the long storms and seeds, in parts, and a table of them (hours)
 	$(BIN)/python -m tests.nightly
 
 mutants: dev ## single changes of the protocol's decisions, which some test has to notice
@@ -241,6 +250,8 @@ lock: ## compile the locks again
 	  --python-platform x86_64-unknown-linux-gnu -o tools/osworld.lock
 	$(UV) pip compile -q tools/trackers.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
 	  --python-platform x86_64-unknown-linux-gnu -o tools/trackers.lock
+	$(UV) pip compile -q tools/protocol-clients.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
+	  --python-platform x86_64-unknown-linux-gnu -o tools/protocol-clients.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	cp tools/uv.lock launcher/backends/lambda_labs/uv.lock
 	echo "pip-audit==2.10.0" | $(UV) pip compile -q - --generate-hashes --no-header --python-version 3.11 -o tools/audit.lock

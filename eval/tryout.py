@@ -8,9 +8,9 @@ try-N under --out or $SLIPWAY_OUTPUTS/tryouts, N the next free number.
 from __future__ import annotations
 
 import asyncio
-import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,11 +21,12 @@ from eval.actions import ActionType
 from eval.agents.config import AgentConfig, HumanConfig, ScriptedConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
-from eval.desktop import DesktopTimeout, InfraError, Interface, SetupFailed, Task
+from eval.desktop import InfraError, Interface, Task
 from eval.desktops.live import LiveDesktop
-from eval.desktops.session import DesktopOptions, DesktopSession, NotOffered, ProgramNotStarted
+from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
 from eval.environments.desktop import check_here, check_screen
+from eval.environments.opened import OpenScene
 from eval.episodes import Episode
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits, check_interface, try_task
@@ -53,27 +54,11 @@ class TryoutConfig(Config, frozen=True):
     view: Literal["watch", "control", "none"] = "watch"
 
 
-class OpenScene:
-    """A desktop with some programs open."""
-
-    def __init__(self, config: TryoutConfig) -> None:
-        self.config = config
-        self.commands = [_command(text, number) for number, text in enumerate(config.open)]
-
-    async def open(self, session: DesktopSession) -> None:
-        for number, command in enumerate(self.commands, 1):
-            try:
-                await session.run(command)
-            except (NotOffered, ProgramNotStarted) as error:
-                raise SetupFailed(f"open: {error}") from None
-            try:
-                await session.windows(number)
-            except DesktopTimeout as error:
-                raise SetupFailed(f"open: {command[0]}: {error}") from None
-        if self.config.view != "none":
-            view = await start_view(session, control=self.config.view == "control")
-            can = "watch and act" if view.control else "watch"
-            print(f"{can}: {view.url}\npassword: {view.password}", flush=True)
+async def _show(session: DesktopSession, control: bool) -> None:
+    """Starts the page to watch at, and prints where it is."""
+    view = await start_view(session, control=control)
+    can = "watch and act" if view.control else "watch"
+    print(f"{can}: {view.url}\npassword: {view.password}", flush=True)
 
 
 def tryout(config: TryoutConfig, instruction: str, out: Path) -> tuple[Path, Episode]:
@@ -91,7 +76,8 @@ def tryout(config: TryoutConfig, instruction: str, out: Path) -> tuple[Path, Epi
         raise ConfigError(f"view: {config.view} needs {', '.join(missing)}: apt-get install it, or say view: none")
     if isinstance(config.agent, HumanConfig):
         config = msgspec.structs.replace(config, view="none")  # the person gets a page of their own
-    scene = OpenScene(config)
+    then = None if config.view == "none" else partial(_show, control=config.view == "control")
+    scene = OpenScene(config.open, then)
     agent = make_agent(config.agent, config.prompt.builder())
     check_interface(agent, config.interface)
     folder = _next(out)
@@ -110,16 +96,6 @@ def tryout(config: TryoutConfig, instruction: str, out: Path) -> tuple[Path, Epi
         limits=config.limits,
     )
     return folder, asyncio.run(running)
-
-
-def _command(text: str, number: int) -> list[str]:
-    try:
-        command = shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"open[{number}]: {text!r}: {error}") from None
-    if not command:
-        raise ConfigError(f"open[{number}]: names no program")
-    return command
 
 
 def _next(out: Path) -> Path:

@@ -13,6 +13,7 @@ from eval.benchmarks.screenspot.run import SpotConfig
 from eval.config import Config
 from eval.config.help import markdown
 from eval.run import RunConfig
+from eval.serve.config import ServeConfig
 from eval.steps import StepsConfig
 from eval.tryout import TryoutConfig
 from training.data.ingest.config import IngestConfig
@@ -52,6 +53,7 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "eval.steps": (StepsConfig,),
     "eval.endstates": (RunConfig,),
     "eval.tryout": (TryoutConfig,),
+    "eval.serve": (ServeConfig,),
 }
 HEAD: Final = """\
 # Configurations of training and evaluation

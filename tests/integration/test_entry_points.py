@@ -28,6 +28,7 @@ PROMISED: Final = (
     "eval.replay",
     "eval.run",
     "eval.screenspot",
+    "eval.serve",
     "eval.steps",
     "eval.tryout",
     "launcher.runtime",

@@ -6,17 +6,16 @@ import argparse
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from eval.config import EXIT_CONFIG, ConfigError, need
 from eval.desktop import InfraError
 from eval.desktops.isolation import check_shown
 from eval.desktops.server.service import DesktopService, Permissions
+from eval.desktops.server.tokens import given_token
 from eval.desktops.session import DesktopOptions, DesktopSession
 
 TOKEN_VARIABLE: Final = "DESKTOP_TOKEN"
@@ -94,19 +93,6 @@ def parser() -> argparse.ArgumentParser:
     return out
 
 
-def _token(arguments: argparse.Namespace) -> str:
-    """Raises ConfigError."""
-    if not arguments.token_file:
-        return os.environ.pop(TOKEN_VARIABLE, "")  # what is started from here must not inherit it
-    try:
-        token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file: {arguments.token_file} cannot be read: {error}") from None
-    if not re.fullmatch(r"[!-~]+", token):
-        raise ConfigError(f"--token-file: {arguments.token_file} must hold one word of ASCII, the token")
-    return token
-
-
 def _checked(arguments: argparse.Namespace) -> str:
     """The token, "" where none is needed. Raises ConfigError."""
     if not arguments.listen and arguments.open_port is None:
@@ -118,7 +104,7 @@ def _checked(arguments: argparse.Namespace) -> str:
     if arguments.control and arguments.view is None:
         raise ConfigError("--control needs --view")
     check_shown(arguments.shown, "--shown")
-    token = _token(arguments)
+    token = given_token(arguments.token_file, TOKEN_VARIABLE)
     if arguments.listen and not token:
         raise ConfigError(f"--listen needs a token: --token-file FILE, or ${TOKEN_VARIABLE}")
     return token

@@ -41,6 +41,7 @@ WORK = {
     "eval.linux_desktop": "--out out",
     "eval.run": "--config examples/own/evaluate.yaml --out out",
     "eval.screenspot": "--config bench.yaml --out out",
+    "eval.serve": "mcp --config examples/serve/login.yaml --out out",
     "eval.steps": "--config bench.yaml --out out",
     "eval.tryout": "'Write a list' --config examples/desktop/tryout.yaml --out out",
 }
