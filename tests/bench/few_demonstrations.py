@@ -1,6 +1,6 @@
 """Whether reinforcement learning makes more of a fixed number of demonstrations than more SFT on them:
 
-    python -m tests.bench.few_demonstrations FOLDER [--form login | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
+    python -m tests.bench.few_demonstrations FOLDER [--form dark-form | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
                                                     [--report] [--plot FILE.svg]
 
 A tiny model learns from the demonstrations until their held-out steps say that it gets no better. From there it goes on
@@ -27,8 +27,9 @@ from typing import Any, Final
 
 from tests.bench import forked
 from tests.bench.few_demonstrations_plot import draw
-from tests.bench.rl_curves import FRESH, SEEDS, bootstrap, contrast, holm, jobs, scores, share, table
+from tests.bench.rl_curves import FRESH, ROOT, SEEDS, bootstrap, contrast, holm, jobs, scores, share, table
 
+EXAMPLE: Final = ROOT / "examples/few-demonstrations"
 SIZES: Final = (50, 200, 800)
 WAYS: Final = ("SFT", "more SFT", "training.rl", "own successes")
 START, MORE, RL, OWN = WAYS
@@ -38,7 +39,7 @@ ROOM_S: Final = 1.0  # of a budget, for writing the last checkpoint
 GTK: Final[dict[str, Any]] = {"environment": "gtk-login", "limits": {"concurrency": 6, "attempts": 3}}
 # what differs from the example's jobs, by form and job
 FORMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
-    "login": {},
+    "dark-form": {},
     "gtk-login": {
         "demos": {"environment": "gtk-login", "limits": {"concurrency": 4}},
         "rl": {**GTK, "batching": "ready"},
@@ -69,7 +70,7 @@ class Grid:
     """
 
     folder: Path
-    form: str = "login"
+    form: str = "dark-form"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fresh: Mapping[str, int] = field(default_factory=lambda: FRESH)
 
@@ -112,12 +113,12 @@ class Grid:
 
     def taught(self, cell: Cell) -> tuple[Path, Path]:
         """The SFT of a cell, and its data."""
-        words = self.run("words", "words", {})
-        first = self.run(f"model-{cell.seed}", "model", {"episodes": words / "episodes"}, seed=cell.seed)
+        forms = {"episodes": self.run("forms", "forms", {}) / "episodes"}
+        base = self.run("base", "base", forms | {"model": model(self.run("model", "model", forms))})
         tasks = {"count": cell.size, "seed": 200_000 + 10_000 * cell.seed}
         demos = self.run(f"{cell}/demos", "demos", {}, tasks=tasks)
         data = self.run(f"{cell}/data", "data", {"episodes": demos / "episodes"}) / "dataset"
-        sft = self.run(f"{cell}/sft", "sft", {"model": model(first), "dataset": data}, seed=cell.seed)
+        sft = self.run(f"{cell}/sft", "sft", {"model": model(base), "dataset": data}, seed=cell.seed)
         return sft, data
 
     def ways(self, cell: Cell) -> dict[str, Path]:
@@ -247,7 +248,7 @@ def effort(cell: Path) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--form", choices=sorted(FORMS), default="login")
+    parser.add_argument("--form", choices=sorted(FORMS), default="dark-form")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--report", action="store_true", help="train nothing")
@@ -257,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cells = [Cell(size, seed) for seed in given.seeds for size in given.sizes]
     if not given.report:
         settle()
-        forked.load()
+        forked.load(EXAMPLE)
         for cell in cells:
             grid.solved(cell)
     return report(grid, cells, given.plot)

@@ -87,8 +87,9 @@ def used(pid: int) -> float:
     return float(sum(map(int, told[11:15]))) / os.sysconf("SC_CLK_TCK")
 
 
-def load() -> None:
-    """Imports what the programs need, into this process."""
+def load(parts: Path) -> None:
+    """Imports what the programs need, into this process. parts: a folder with modules that configurations name."""
+    sys.path.insert(0, str(parts))
     for name in IMPORTS:
         importlib.import_module(name)
 

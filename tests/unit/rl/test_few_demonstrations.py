@@ -21,7 +21,7 @@ from training.weights.tiny import TinyConfig
 
 pytestmark = pytest.mark.ml
 KINDS: dict[str, Any] = {
-    "words": MakeEpisodesConfig,
+    "forms": MakeEpisodesConfig,
     "model": TinyConfig,
     "demos": MakeEpisodesConfig,
     "data": PackConfig,
@@ -59,12 +59,12 @@ def test_each_job_may_begin(form: str, job: str, tmp_path: Path) -> None:
     text = json.dumps(Grid(tmp_path, form).config(job)).replace("$SLIPWAY_INPUTS", str(tmp_path / "inputs"))
     config = convert(json.loads(text), KINDS[job], "")
     world = getattr(config, "environment", form)
-    assert world == ("login" if job == "words" else form)
+    assert world == ("login" if job == "forms" else form)
 
 
 def test_what_is_tried_and_asked_is_in_no_demonstration() -> None:
     grid = Grid(Path())
-    drawn = {name: grid.config(name)["tasks"] for name in ("words", "rl", "tries", "sft-asked")}
+    drawn = {name: grid.config(name)["tasks"] for name in ("forms", "rl", "tries", "sft-asked")}
     taken = [range(each["seed"], each["seed"] + each["count"]) for each in drawn.values() if each is not drawn["tries"]]
     taken += [range(200_000 + 10_000 * seed, 200_800 + 10_000 * seed) for seed in (0, 1, 2)]
     numbers = [number for each in taken for number in each]
