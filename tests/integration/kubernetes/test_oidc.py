@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -125,7 +126,9 @@ def test_kubectl_and_the_launcher_take_turns_with_one_refresh_token(
     assert done.returncode == 0, done.stderr
     assert issuer.given == 3
     subjects = [json.loads(base64.urlsafe_b64decode(sent.split(".")[1] + "=="))["sub"] for sent in server.logins]
-    assert subjects == ["renewed-1", "renewed-2", "renewed-2", "renewed-3"]
+    # some kubectls (Google's) ask for the version before they do anything
+    assert [name for name, _ in groupby(subjects)] == ["renewed-1", "renewed-2", "renewed-3"]
+    assert subjects.count("renewed-2") == 2  # both of ours
     assert held(path)["refresh-token"] == "refresh-3"
     assert path.stat().st_mode & 0o777 == 0o600
     assert sorted(each.name for each in tmp_path.iterdir()) == ["kubeconfig"]  # no lock is left

@@ -142,7 +142,9 @@ def test_the_way_is_kubectls(
     command = [kubectl(), "get", "--raw", "/version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=os.environ)
     assert done.returncode == 0, done.stderr
-    assert proxy.asked == 2 * tunnels
+    asked = proxy.asked[len(tunnels) :]
+    assert asked[: len(tunnels)] == tunnels
+    assert set(asked) == set(tunnels)  # some kubectls (Google's) ask for the version before they do anything
 
 
 @pytest.mark.parametrize(
