@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eval.agents.base import Agent
-from training.common.evaluation import Scores, asked, judged, spread
-from training.common.pictures import draw
+from training.common.measuring.answer_pictures import draw
+from training.common.measuring.in_training import Scores, asked, judged, spread
 from training.data.samples import Sample
 
 
