@@ -151,7 +151,7 @@ def batches(folder: Path) -> dict[str, Any]:
     import torch
     from torch.utils.data import DataLoader
 
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
     from training.sft.collate import Collator
 
     found, _ = opened(folder)

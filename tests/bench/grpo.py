@@ -99,7 +99,7 @@ def run(seed: int, out: Path, **changes: Any) -> Curves:
     from transformers import TrainerCallback
 
     from eval.agents.transformers import TransformersAgent
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
     from training.grpo import train as grpo
     from training.grpo.config import GrpoConfig
 

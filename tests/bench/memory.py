@@ -248,7 +248,7 @@ def build(case: Case) -> tuple[Any, list[dict[str, Any]]]:
         config, dtype=getattr(torch, case.dtype), attn_implementation=case.attention
     )
     if case.padding_free:
-        from training.common.padding_free import without_padding
+        from training.common.model.padding_free import without_padding
 
         without_padding(model)
     if case.head == "chunked":

@@ -135,7 +135,7 @@ def main() -> int:
     import transformers
 
     from eval.environments.registry import TasksConfig
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
     from training.data.make_episodes import MakeEpisodesConfig, make
     from training.sft.collate import Collator
     from training.weights.tiny import TinyConfig, build

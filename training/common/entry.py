@@ -22,7 +22,7 @@ from eval.config import Config, ConfigError, ResumeError
 from eval.config import help as config_help
 from training.common import identity
 from training.common.checkpoints import also_save
-from training.common.modelcard import write_cards
+from training.common.model.card import write_cards
 from training.common.trackers import close as close_trackers
 from training.memory import plan
 from training.options import TrainerConfig, computed, installed
@@ -182,13 +182,14 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     """
     from transformers import PrinterCallback, TrainerState
 
-    from training.common import ema, sharding, trackers
-    from training.common.models import load_weights
-    from training.common.parts import check_parts
-    from training.common.precision import float32_masters
+    from training.common import trackers
+    from training.common.model import ema, sharding
+    from training.common.model.loading import load_weights
+    from training.common.model.parts import check_parts
+    from training.common.model.precision import float32_masters
+    from training.common.model.saving import check_tied
     from training.common.rates import give_rates
     from training.common.reporting import Reporting, StopRequest
-    from training.common.saving import check_tied
 
     sharding.ensure(trainer, config)
     check_tied(trainer.accelerator.unwrap_model(trainer.model), config)

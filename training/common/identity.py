@@ -22,7 +22,7 @@ import msgspec
 from eval.config import ResumeError
 from eval.environments.registry import tasks_of
 from eval.identity import digest_of
-from training.common.modelcard import file_digest, sources
+from training.common.model.card import file_digest, sources
 
 FILE: Final = "identity.json"  # in a checkpoint
 MODEL_FILES: Final = frozenset((".safetensors", ".bin", ".json", ".jinja", ".txt", ".model"))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from eval.config import ConfigError
-from training.common.parts import VISION
+from training.common.model.parts import VISION
 from training.options import GROUPS, TrainerConfig
 
 PROJECTOR: Final = ("merger", "deepstack_merger_list", "merger_list")  # the tower's modules that make tokens of patches

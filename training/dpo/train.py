@@ -22,12 +22,12 @@ from eval.config import ConfigError
 from eval.config.importing import large_imports
 from eval.config.progress import metric, progress
 from eval.prompts import PromptConfig
-from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
-from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
-from training.common.measured import KeptWeights, write_measured
-from training.common.models import load_model, lora
-from training.common.saving import save_model
+from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
+from training.common.measuring.measured_weights import KeptWeights, write_measured
+from training.common.model import sharding
+from training.common.model.loading import load_model, lora
+from training.common.model.saving import save_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.options import NotNegative, Positive, TrainerConfig, training_arguments
@@ -157,8 +157,8 @@ def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
     if sharding.asked_for(config) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         predictions = None if config.answer_every is None else "answer_every"
         check_sharded(config.evaluation, predictions, deepspeed=trainer.is_deepspeed_enabled)
-    from training.common.answering import agents_in_memory
-    from training.common.watch import Watch
+    from training.common.measuring.answering import agents_in_memory
+    from training.common.measuring.callbacks import Watch
     from training.dpo.parts import Measure
 
     agent = agents_in_memory(config)
@@ -175,7 +175,7 @@ def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
 def finish(trainer: Any, config: DpoConfig, held_out: Any, out: Path, split: str, kept: KeptWeights) -> None:
     """Writes the saved model's answers to held-out prompts, and the summary."""
     from eval.scores.summary import table
-    from training.common.answering import final_agent
+    from training.common.measuring.answering import final_agent
     from training.dpo.parts import summary
 
     agent = final_agent(trainer, config, out)
@@ -200,7 +200,7 @@ def train(config: DpoConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out, {faults.total} skipped")
     trainer = make_trainer(config, pairs, out)
 
-    from training.common.watch import take_weights
+    from training.common.measuring.callbacks import take_weights
     from training.dpo.parts import HeldOut
 
     prompts = HeldOut(test, config.prompt.builder(), config.answers)

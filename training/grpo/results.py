@@ -14,7 +14,7 @@ from eval.actions import ParseError
 from eval.agents.base import Decision
 from eval.scores.stats import rate, ratio
 from eval.scores.summary import MetricRow, row
-from training.common.measured import SAMPLED, write_measured
+from training.common.measuring.measured_weights import SAMPLED, write_measured
 from training.grpo.config import GrpoConfig
 from training.grpo.prompts import Prompts
 from training.grpo.tally import RewardTally
@@ -78,7 +78,7 @@ def episode_of(prompts: Prompts, number: int) -> str:
 
 def draw(attempts: Sequence[tuple[int, Any]], prompts: Prompts, count: int, folder: Path) -> None:
     """Draws evenly spread answers of the last generation on their screenshots."""
-    from training.common.predictions import write_drawn
+    from training.common.measuring.predictions import write_drawn
 
     count = min(count, len(attempts))
     answers = []

@@ -23,11 +23,11 @@ from eval.config.models import source
 from eval.config.progress import progress
 from eval.desktop import InfraError
 from training import rewards as reward_functions
-from training.common import sharding
 from training.common.collapse import write_collapse
 from training.common.entry import check_resume, entry, run_training
-from training.common.models import load_model, lora, start_model
-from training.common.saving import save_model
+from training.common.model import sharding
+from training.common.model.loading import load_model, lora, start_model
+from training.common.model.saving import save_model
 from training.data.faults import Faults
 from training.data.source import open_source
 from training.grpo.config import GrpoConfig
@@ -171,7 +171,7 @@ def train(config: GrpoConfig, out: Path, resume: str | None) -> bool:
         print(f"left out: {dict(faults.counts)}", flush=True)
 
     from training.grpo import results
-    from training.grpo.watch import CollapseWatch
+    from training.grpo.collapse_bounds import CollapseWatch
 
     trainer = make_trainer(config, rewards, prompts, out)
     watch = CollapseWatch(config.watch, trainer, config.period)

@@ -133,7 +133,7 @@ def _at_peak(peak: str, value: float, held: float, gradients: float) -> dict[str
 
 def weights(model: Architecture, training: Training) -> dict[str, float]:
     """Bytes of the model's own weights by part. Only the language model's linear layers are quantised, see
-    training.common.models. A reward model has a head of one number."""
+    training.common.model.loading. A reward model has a head of one number."""
     sizes = {name: float(value * training.size) for name, value in model.parameters().items()}
     if training.head == "scalar":
         sizes["head"] = float(model.hidden * 4)

@@ -49,7 +49,7 @@ class RewardModel:
         from safetensors import SafetensorError
         from transformers import AutoConfig
 
-        from training.common.models import load_processor
+        from training.common.model.loading import load_processor
         from training.reward.network import RewardNetwork
 
         try:
@@ -128,9 +128,9 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def merged(network: Any, processor: Any) -> Any:
     """The network with its LoRA merged into its weights. Raises ConfigError when it rewards otherwise than before."""
-    from training.common import merging, same
+    from training.common.model import comparison, merging
 
-    inputs = same.probes(processor, None, PromptConfig(), 1)
+    inputs = comparison.probes(processor, None, PromptConfig(), 1)
 
     def rewards(each: Any) -> list[Any]:
         import torch

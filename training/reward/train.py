@@ -20,11 +20,11 @@ from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.config.importing import large_imports
 from eval.config.progress import metric, progress
-from training.common import sharding
 from training.common.entry import check_resume, entry, run_training
-from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
-from training.common.measured import KeptWeights, write_measured
-from training.common.models import load_model, lora
+from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
+from training.common.measuring.measured_weights import KeptWeights, write_measured
+from training.common.model import sharding
+from training.common.model.loading import load_model, lora
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.options import NotNegative, TrainerConfig, training_arguments
@@ -76,7 +76,7 @@ def make_network(config: RewardConfig) -> tuple[Any, Any]:
 
     model, processor = load_model(config)
     if config.adapter is not None:  # the policy's adapter belongs to the body
-        from training.common.saving import merged
+        from training.common.model.saving import merged
 
         model = merged(model, processor, "Nothing was written")
     set_seed(config.seed)  # the head and a new LoRA start with random weights
@@ -151,7 +151,7 @@ def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out, {faults.total} skipped")
     trainer = make_trainer(config, pairs, out)
 
-    from training.common.watch import Watch, take_weights
+    from training.common.measuring.callbacks import Watch, take_weights
 
     if config.evaluation is not None:
         check_sharded(config.evaluation, None, deepspeed=trainer.is_deepspeed_enabled)

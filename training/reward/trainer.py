@@ -13,8 +13,8 @@ from transformers import Trainer
 from eval.config import ConfigError
 from eval.config.progress import metric
 from training.common.accumulation import StepShares
+from training.common.measuring.validation import HeldOutLoss, spread_places
 from training.common.reporting import leave_sigterm_to_the_trainer
-from training.common.validation import HeldOutLoss, spread_places
 from training.data.faults import BadSample
 from training.data.pairs.store import Pairs
 from training.data.samples import open_image

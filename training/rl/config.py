@@ -12,7 +12,7 @@ from eval.environments.registry import EnvironmentName, TasksConfig, redrawing, 
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
-from training.common.evaluation import LOSS, EvaluationConfig, check_sharded
+from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig
 from training.rl.trl_options import check_trl

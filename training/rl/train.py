@@ -24,8 +24,8 @@ from eval.config.progress import progress
 from eval.desktop import InfraError, Task
 from eval.environments.registry import environment
 from training.common.entry import check_resume, entry, run_training
-from training.common.models import load_model, load_processor, lora
-from training.common.saving import save_model
+from training.common.model.loading import load_model, load_processor, lora
+from training.common.model.saving import save_model
 from training.options import processes, training_arguments
 from training.rl.config import RlConfig
 from training.trl_arguments import check_arguments, with_trl
@@ -85,14 +85,14 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         )
 
     def critic() -> ValueNetwork:
-        from training.common.models import start_model
+        from training.common.model.loading import start_model
 
         return ValueNetwork(start_model(config).model.float())
 
     def reference() -> Any:
         from trl.trainer.utils import add_fused_lm_head
 
-        from training.common.models import start_model
+        from training.common.model.loading import start_model
 
         start = start_model(config)
         # the forward that TRL gives the trained model, and asks of every one
@@ -114,8 +114,8 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         peft_config=lora(config, model),
     )
     if config.evaluation is not None:
-        from training.common.answering import agents_in_memory
-        from training.common.watch import Watch
+        from training.common.measuring.answering import agents_in_memory
+        from training.common.measuring.callbacks import Watch
 
         trainer.add_callback(
             Watch(
@@ -143,7 +143,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{config.tasks.count} tasks")
     trainer = make_trainer(config, out)
 
-    from training.common.watch import take_weights
+    from training.common.measuring.callbacks import take_weights
     from training.rl.records import summary
     from training.rl.trainer import Stopped
 

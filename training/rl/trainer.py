@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 from eval.config.progress import metric
 from eval.desktop import Desktop, Task
 from training.common import trackers
-from training.common.evaluation import undisturbed
+from training.common.measuring.in_training import undisturbed
 from training.common.reporting import StopRequest
 from training.common.warm_up import from_the_first_step
 from training.rl.asynchronous.rollouts import AsyncRollouts
@@ -33,7 +33,7 @@ from training.rl.learning.losses import LossSettings
 from training.rl.learning.off_policy import corrected
 from training.rl.learning.ranks import TrainingRanks
 from training.rl.learning.row_trainer import RowTrainer
-from training.rl.learning.sdpo_stage import (
+from training.rl.learning.sdpo.stage import (
     SdpoSettings,
     TeacherCallback,
     divergence_warning,

@@ -24,12 +24,12 @@ from eval.config.importing import large_imports
 from eval.config.progress import metric, progress
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.prompts.wording import control_tokens
-from training.common import sharding, unsloth
 from training.common.entry import check_resume, entry, run_training
-from training.common.evaluation import LOSS, EvaluationConfig, check_sharded, spread
-from training.common.measured import KeptWeights, write_measured
-from training.common.models import load_model, lora
-from training.common.saving import save_model
+from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded, spread
+from training.common.measuring.measured_weights import KeptWeights, write_measured
+from training.common.model import sharding, unsloth
+from training.common.model.loading import load_model, lora
+from training.common.model.saving import save_model
 from training.data.faults import Faults, Policy
 from training.data.held_out import open_held_out
 from training.data.mixture import Mixture
@@ -152,8 +152,8 @@ def watch(trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path)
     if sharding.asked_for(config) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         predictions = None if config.sample_every is None else "sample_every"
         check_sharded(config.evaluation, predictions, deepspeed=trainer.is_deepspeed_enabled)
-    from training.common.answering import agents_in_memory
-    from training.common.watch import PredictionPictures, Watch
+    from training.common.measuring.answering import agents_in_memory
+    from training.common.measuring.callbacks import PredictionPictures, Watch
 
     agent = agents_in_memory(config)
     if config.sample_every is not None:
@@ -171,7 +171,7 @@ def watch(trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path)
 
 def held_out_loss(trainer: Any, config: SftConfig, evaluation: EvaluationConfig) -> Any:
     """The loss on held-out steps (a HeldOutLoss), by the tokens of their answers. Raises ConfigError."""
-    from training.common.validation import HeldOutLoss
+    from training.common.measuring.validation import HeldOutLoss
     from training.sft.collate import Collator, answer_tokens
 
     assert evaluation.episodes is not None
@@ -191,8 +191,8 @@ def finish(
 ) -> None:
     """Writes predictions of the saved model, the summary, and the report of bad samples."""
     from eval.scores.summary import row
-    from training.common.answering import final_agent
-    from training.common.predictions import predict
+    from training.common.measuring.answering import final_agent
+    from training.common.measuring.predictions import predict
     from training.sft.collate import reported
 
     results, rows = out / "results", list(kept.rows)
@@ -225,7 +225,7 @@ def train(config: SftConfig, out: Path, resume: str | None) -> bool:
         progress(0, config.steps, "load", f"{len(samples)} samples, {faults.total} skipped")
     trainer = make_trainer(config, samples, out)
 
-    from training.common.watch import take_weights
+    from training.common.measuring.callbacks import take_weights
 
     if not run_training(trainer, config, out, resume):
         return False

@@ -19,7 +19,7 @@ from eval import config as configuration
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.prompts import PromptConfig
-from training.common.modelcard import write_card
+from training.common.model.card import write_card
 from training.weights.folder import Dtype, load_base, read_adapter, save
 
 ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
@@ -63,17 +63,17 @@ def export(config: ExportConfig, out: Path) -> list[str]:
     config.check()
     if config.adapter is not None:
         return [export_adapter(config, Path(config.adapter), out / "adapter")]
-    from training.common import same
+    from training.common.model import comparison
 
     model, processor = load_base(config.model, config.dtype)
-    inputs = same.probes(processor, config.episodes, config.prompt, config.samples)
-    expected = same.logits(model, inputs)
+    inputs = comparison.probes(processor, config.episodes, config.prompt, config.samples)
+    expected = comparison.logits(model, inputs)
     return [save(model, processor, out / "model", config, expected, inputs, config.max_shard_size, "export")]
 
 
 def export_adapter(config: ExportConfig, adapter: Path, folder: Path) -> str:
     """Copies the LoRA after a check against its base model. Raises ConfigError."""
-    from training.common.models import check_adapter, replace
+    from training.common.model.loading import check_adapter, replace
 
     about = read_adapter(adapter)
     model, _ = load_base(config.model, config.dtype)

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from eval.config import ConfigError
 from eval.config.models import source
-from training.common.modelcard import write_card
+from training.common.model.card import write_card
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -27,7 +27,7 @@ NEEDED: Final = (
 
 def load_base(model: str, dtype: str | None) -> tuple[Any, Any]:
     """(model, processor). Raises ConfigError, also for a quantised model."""
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
     from training.options import model_card
 
     name, where = source(model)
@@ -60,8 +60,8 @@ def save(
     """Writes the folder atomically, after a check that the saved model gives `expected`. Raises ConfigError."""
     from transformers import AutoModelForImageTextToText
 
-    from training.common import same
-    from training.common.models import replace
+    from training.common.model import comparison
+    from training.common.model.loading import replace
 
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -74,7 +74,7 @@ def save(
         device, dtype = model.device, model.dtype
         del model
         again = AutoModelForImageTextToText.from_pretrained(partial, dtype=dtype, local_files_only=True).to(device)
-        told = same.require_same(expected, same.logits(again, inputs), 1e-6, "loaded again")
+        told = comparison.require_same(expected, comparison.logits(again, inputs), 1e-6, "loaded again")
         write_card(partial, config, method=method, licence=config.licence)
         replace(partial, folder)
     finally:

@@ -31,7 +31,7 @@ class MergeConfig(Config, frozen=True, kw_only=True):
                     without it on one drawn screen
     samples         how many steps of the episodes logits are compared on
     prompt          how those steps are asked: give the training's section
-    tolerance       largest difference of logits, as a share of the largest; None: by dtype, see training.common.same
+    tolerance       largest difference of logits, as a share of the largest; None: by dtype
     licence         of the result, for the card
     """
 
@@ -48,20 +48,20 @@ class MergeConfig(Config, frozen=True, kw_only=True):
 
 def merge(config: MergeConfig, out: Path) -> list[str]:
     """Writes out/model; returns the report of the comparison. Raises ConfigError."""
-    from training.common import same
-    from training.common.merging import merged
-    from training.common.models import with_adapter
+    from training.common.model import comparison
+    from training.common.model.loading import with_adapter
+    from training.common.model.merging import merged
 
     if not Path(config.adapter).is_dir():
         raise ConfigError(f"adapter: there is no folder {config.adapter}")
     base, processor = load_base(config.model, config.dtype)
     model = with_adapter(base, config.adapter, base=config.model, trainable=False)
-    inputs = same.probes(processor, config.episodes, config.prompt, config.samples)
+    inputs = comparison.probes(processor, config.episodes, config.prompt, config.samples)
     whole, told = merged(
-        model, lambda each: same.logits(each, inputs), share=config.tolerance, otherwise="Nothing was written"
+        model, lambda each: comparison.logits(each, inputs), share=config.tolerance, otherwise="Nothing was written"
     )
     del base, model
-    together = same.logits(whole, inputs)
+    together = comparison.logits(whole, inputs)
     return [told, save(whole, processor, out / "model", config, together, inputs, config.max_shard_size)]
 
 

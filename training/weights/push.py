@@ -18,7 +18,7 @@ from typing import Any, Final
 from eval import config as configuration
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
-from training.common.modelcard import CARD
+from training.common.model.card import CARD
 
 TOKEN: Final = "HF_TOKEN"
 REPO: Final = re.compile(r"[\w.-]+/[\w.-]+")

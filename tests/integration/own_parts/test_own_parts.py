@@ -16,7 +16,7 @@ from eval.agents.scripted import ScriptedAgent
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from tests.integration.own_parts import parts
-from training.common import evaluation
+from training.common.measuring import in_training
 from training.data import make_episodes
 
 
@@ -80,10 +80,10 @@ def test_training_episodes_and_the_closed_loop_of_a_training_take_them_as_well(f
         assert len(list((tmp_path / "out" / "episodes").iterdir())) == 4
 
         tasks = TasksConfig(count=2, seed=50)
-        settings = evaluation.EvaluationConfig(environment="pages:Shop", tasks=tasks, options={"url": url})
+        settings = in_training.EvaluationConfig(environment="pages:Shop", tasks=tasks, options={"url": url})
         settings.check()
         builder = PromptConfig().builder()
-        scores = evaluation.evaluate(settings, ScriptedAgent(builder.dialect), builder)
+        scores = in_training.evaluate(settings, ScriptedAgent(builder.dialect), builder)
         assert scores["success"].value == 1.0
 
 

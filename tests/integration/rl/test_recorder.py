@@ -17,7 +17,7 @@ from launcher.results import training_records as reading
 from launcher.results.training_records import read_folder
 from tests.integration.rl.conftest import rl_config
 from tests.support.made_once import made_once
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.rl.config import RlConfig
 from training.rl.train import train
 

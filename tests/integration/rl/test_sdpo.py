@@ -21,7 +21,7 @@ from tests.integration.rl.test_training import newest, same, written
 from training.common.entry import read_state
 from training.rl.config import RlConfig
 from training.rl.learning.loss_rows import LossRow
-from training.rl.learning.sdpo_stage import divergence_warning
+from training.rl.learning.sdpo.stage import divergence_warning
 from training.rl.learning.turn_records import turns_of
 from training.rl.sections import SdpoConfig
 from training.rl.train import make_trainer, train

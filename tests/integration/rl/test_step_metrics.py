@@ -11,7 +11,7 @@ import pytest
 
 from eval.environments.registry import TasksConfig
 from tests.integration.rl.conftest import CHAT, rl_config
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, ReplayConfig, SdpoConfig
 from training.rl.train import train
 

@@ -58,7 +58,7 @@ def test_an_adapter_that_was_made_with_dropout_has_none(start: Path, tmp_path: P
     import torch
     from peft import LoraConfig, get_peft_model
 
-    from training.common.models import load_model
+    from training.common.model.loading import load_model
     from training.rl.train import make_trainer
 
     model, _ = load_model(rl_config(start))

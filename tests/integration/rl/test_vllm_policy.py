@@ -16,7 +16,7 @@ from eval.environments import login
 from eval.prompts import PastStep
 from tests.integration.rl.conftest import rl_config
 from tests.integration.training import clicks
-from training.common.models import load_model, load_processor
+from training.common.model.loading import load_model, load_processor
 from training.common.vllm_prompts import one_placeholder
 from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, TokenRules, VllmPolicy, token_rules
 from training.rl.rollouts.policy import Policy, PolicyQuestion

@@ -16,15 +16,15 @@ import msgspec
 from eval import config as configuration
 from eval.scores.stats import Estimate
 from tests.integration.training.grpo_rank import digest
-from training.common import watch
-from training.common.measured import KeptWeights
+from training.common.measuring import callbacks
+from training.common.measuring.measured_weights import KeptWeights
 from training.sft import train as sft
 
 SCORES = iter((0.5, 0.75, 0.25))  # the second is the best, the last is not
 
 
 def main(config: Path, out: Path, own_disk: bool) -> None:
-    rank, best = os.environ["RANK"], watch.take_weights
+    rank, best = os.environ["RANK"], callbacks.take_weights
 
     def chosen(*given: Any) -> dict[str, Estimate]:
         score = next(SCORES)
@@ -37,8 +37,8 @@ def main(config: Path, out: Path, own_disk: bool) -> None:
         (out / f"end-{rank}.json").write_text(json.dumps(end))
         return kept
 
-    watch.evaluate = chosen
-    watch.take_weights = taken
+    callbacks.evaluate = chosen
+    callbacks.take_weights = taken
     assert sft.train(configuration.load(config, sft.SftConfig), out / rank if own_disk else out, None)
 
 

@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from tests.integration.training import clicks
 from tests.support.made_once import made_once
-from training.common.evaluation import undisturbed
+from training.common.measuring.in_training import undisturbed
 from training.data import samples
 from training.sft.train import SftConfig, make_trainer, train
 from training.weights.tiny import TinyConfig, build
@@ -50,7 +50,7 @@ def policy(seed: int) -> Path:
 
 def _stop(folder: Path, seed: int) -> None:
     from eval.agents.transformers import TransformersAgent
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
 
     made = clicks.episodes()
     build(TinyConfig(episodes=str(made), prompt=clicks.PROMPT, seed=seed), folder / "tiny")

@@ -13,7 +13,7 @@ from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from eval.steps import StepsConfig, evaluate
 from tests.unit.training.material import SIZES
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.data.__main__ import main as data
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.sft.train import SftConfig, train

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.training.preference import weights
 from tests.unit.training.material import PROMPT, episodes, model
-from training.common.modelcard import digest
+from training.common.model.card import digest
 from training.sft.train import main
 from training.weights.merge import MergeConfig, merge
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.training.material import PROMPT, episodes, model
 from tests.unit.training.test_collate import assert_equal, rows
-from training.common.models import load_processor
+from training.common.model.loading import load_processor
 from training.data import samples
 from training.sft.collate import Collator
 

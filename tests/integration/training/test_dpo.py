@@ -18,7 +18,7 @@ from eval.config import ConfigError
 from eval.environments.registry import TasksConfig
 from tests.integration.training.preference import PROMPT, pairs_and_model, run_cut_off, same, weights
 from tests.support.made_once import made_once
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.data.pairs.store import Pairs, read_pairs
 from training.data.samples import open_image
 from training.dpo.train import DpoConfig, main, make_trainer, train

@@ -19,7 +19,7 @@ from tests.integration.training.test_validation_loss import (
     settings,
     told,
 )
-from training.common.ema import EMA
+from training.common.model.ema import EMA
 from training.data.faults import Faults
 from training.options import LoraConfig
 

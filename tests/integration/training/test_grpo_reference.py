@@ -12,8 +12,8 @@ import pytest
 
 from eval.config.models import source
 from tests.integration.training.test_grpo import config, material, trainer  # noqa: F401 (material is a fixture)
-from training.common.models import load_model, lora, start_model
-from training.common.saving import whole
+from training.common.model.loading import load_model, lora, start_model
+from training.common.model.saving import whole
 from training.options import LoraConfig
 
 pytestmark = [
@@ -107,7 +107,7 @@ def test_a_lora_that_was_trained_in_shards_is_merged_into_its_own_revision(
             made = lora(chosen, base)
             made.revision = None
             first = get_peft_model(base, made)
-            monkeypatch.setattr("training.common.unsloth.load", lambda *given: first)
+            monkeypatch.setattr("training.common.model.unsloth.load", lambda *given: first)
             model, _ = load_model(msgspec.structs.replace(chosen, loader="unsloth"))
     model.save_pretrained(tmp_path / "adapter")
     saved = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())

@@ -19,8 +19,8 @@ from eval.scores.stats import Estimate
 from tests.integration.rl.conftest import rl_config
 from tests.integration.training import preference
 from tests.integration.training.test_precision import TRAIN, config, made
-from training.common.evaluation import EvaluationConfig
-from training.common.watch import Watch
+from training.common.measuring.callbacks import Watch
+from training.common.measuring.in_training import EvaluationConfig
 from training.grpo import train as grpo
 
 __all__ = ["made"]

@@ -17,7 +17,7 @@ from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
 from eval.scores.stats import wilson
 from tests.integration.training import clicks
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.options import LoraConfig
 from training.sft.train import SftConfig, train
 from training.weights.tiny import TinyConfig, build

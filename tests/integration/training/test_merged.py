@@ -18,8 +18,8 @@ from tests.integration.rl.conftest import rl_config, taught
 from tests.integration.training import preference
 from tests.integration.training.test_precision import TRAIN
 from tests.integration.training.test_precision import config as config_of
-from training.common import same
-from training.common.saving import check_tied
+from training.common.model import comparison
+from training.common.model.saving import check_tied
 from training.grpo.config import GenerationConfig
 from training.options import LoraConfig
 from training.reward.model import RewardModel
@@ -43,9 +43,9 @@ def made() -> dict[str, Path]:
 
 
 def inputs_of(folder: Path) -> list[Any]:
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
 
-    return same.probes(load_processor(str(folder)), None, PromptConfig(), 1)
+    return comparison.probes(load_processor(str(folder)), None, PromptConfig(), 1)
 
 
 def logits(base: Path, adapter: Path | None = None) -> list[Any]:
@@ -53,7 +53,9 @@ def logits(base: Path, adapter: Path | None = None) -> list[Any]:
     from transformers import AutoModelForImageTextToText
 
     model = AutoModelForImageTextToText.from_pretrained(base)
-    return same.logits(model if adapter is None else PeftModel.from_pretrained(model, str(adapter)), inputs_of(base))
+    return comparison.logits(
+        model if adapter is None else PeftModel.from_pretrained(model, str(adapter)), inputs_of(base)
+    )
 
 
 @pytest.mark.ci
@@ -65,9 +67,9 @@ def test_model_answers_as_base_and_adapter(method: str, made: dict[str, Path], t
     else:
         assert TRAIN[method](config_of(method, made, **FAST), tmp_path, None)
     apart = logits(base, tmp_path / "adapter")
-    effect = same.difference(apart, logits(base))[0]
+    effect = comparison.difference(apart, logits(base))[0]
     assert effect > 0.1
-    assert same.difference(apart, logits(tmp_path / "model"))[0] < 1e-3 * effect
+    assert comparison.difference(apart, logits(tmp_path / "model"))[0] < 1e-3 * effect
 
 
 @pytest.mark.ci
@@ -90,7 +92,7 @@ def test_a_reward_model_rewards_as_its_last_checkpoint(made: dict[str, Path], tm
 def test_a_merge_that_answers_otherwise_ends_with_a_reason_and_without_model(
     made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training.common import merging
+    from training.common.model import merging
 
     monkeypatch.setattr(merging, "untie", lambda model: None)
     with pytest.raises(ConfigError, match=r"merged \(float32\): logits differ .* adapter/ has what was trained"):
@@ -102,7 +104,7 @@ def test_a_merge_that_answers_otherwise_ends_with_a_reason_and_without_model(
 def test_where_vllm_samples_it_is_refused(made: dict[str, Path], tmp_path: Path) -> None:
     from peft import get_peft_model
 
-    from training.common.models import load_model, lora
+    from training.common.model.loading import load_model, lora
 
     chosen = config_of("grpo", made, **FAST)
     model, _ = load_model(chosen)

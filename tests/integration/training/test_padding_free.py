@@ -89,7 +89,7 @@ def batch(lengths: list[int], *, left: bool = False, seed: int = 0, images: bool
 def test_logits_and_gradients_are_those_of_the_padded_batch(kind: str, left: bool, images: bool) -> None:
     import torch
 
-    from training.common.padding_free import without_padding
+    from training.common.model.padding_free import without_padding
 
     inputs = batch([30, 9, 17], left=left, images=images)
     seen = inputs["attention_mask"].bool()
@@ -113,7 +113,7 @@ def test_a_sample_sees_no_other(kind: str) -> None:
     """The others' texts and pictures change, and not a bit of its output does."""
     import torch
 
-    from training.common.padding_free import without_padding
+    from training.common.model.padding_free import without_padding
 
     model = vision_model(kind).eval()
     without_padding(model)
@@ -134,7 +134,7 @@ def test_a_sample_sees_no_other(kind: str) -> None:
 def test_padding_costs_nothing_and_no_mask_is_made(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers.integrations import sdpa_attention
 
-    from training.common.padding_free import without_padding
+    from training.common.model.padding_free import without_padding
 
     model = vision_model(kind).train()
     without_padding(model)
@@ -162,7 +162,7 @@ def test_answers_are_sampled_as_before() -> None:
     """Generation pads on the left and keeps a cache."""
     import torch
 
-    from training.common.padding_free import without_padding
+    from training.common.model.padding_free import without_padding
 
     answers = []
     for free in (False, True):
@@ -179,7 +179,7 @@ def test_flash_attention_is_told_where_each_sample_begins(monkeypatch: pytest.Mo
     import torch
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    from training.common.padding_free import without_padding
+    from training.common.model.padding_free import without_padding
 
     told: list[Any] = []
 
@@ -203,7 +203,7 @@ def test_flash_attention_is_told_where_each_sample_begins(monkeypatch: pytest.Mo
 def test_what_is_not_proved_is_refused() -> None:
     import torch
 
-    from training.common.padding_free import without_padding
+    from training.common.model.padding_free import without_padding
 
     eager = vision_model("qwen3")
     eager.model.language_model.config._attn_implementation = "eager"

@@ -19,9 +19,9 @@ from tests.integration.training import preference
 from tests.integration.training.test_precision import config as config_of
 from tests.support.cases import every_case
 from tests.support.made_once import made_once
-from training.common import models
-from training.common.parts import QUANTISED, check_parts, part_of
-from training.common.precision import float32_masters
+from training.common.model import loading
+from training.common.model.parts import QUANTISED, check_parts, part_of
+from training.common.model.precision import float32_masters
 from training.data.faults import Faults
 from training.memory.architecture import PUBLISHED
 from training.memory.estimate import BITS4, BITS8
@@ -62,7 +62,7 @@ def test_transformers_leaves_the_tower_and_the_head_whole(
     from transformers import AutoConfig, AutoModelForImageTextToText
     from transformers.quantizers.quantizers_utils import should_convert_module
 
-    from training.common.models import unquantised
+    from training.common.model.loading import unquantised
 
     data = PUBLISHED["Qwen/Qwen3-VL-2B" if name == "flat" else name]
     folder = tmp_path / name.replace("/", "-")
@@ -94,13 +94,13 @@ def quantising(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from transformers.quantizers.quantizers_utils import should_convert_module
 
-    inner = models.start_model
+    inner = loading.start_model
 
     def start(config: Any) -> Any:
         model = inner(msgspec.structs.replace(config, quantization=None))
         if config.quantization is None:
             return model
-        whole = models.unquantised(config.model, {"local_files_only": True})
+        whole = loading.unquantised(config.model, {"local_files_only": True})
         for name, layer in model.named_modules():
             if isinstance(layer, torch.nn.Linear) and should_convert_module(name, whole):
                 kind = stand_in(config.quantization)
@@ -110,7 +110,7 @@ def quantising(monkeypatch: pytest.MonkeyPatch) -> None:
         model.is_loaded_in_8bit = config.quantization == "8bit"
         return model
 
-    monkeypatch.setattr(models, "start_model", start)
+    monkeypatch.setattr(loading, "start_model", start)
 
 
 def trainer_of(method: str, config: Any, out: Path) -> Any:
@@ -206,8 +206,8 @@ def test_a_model_that_is_not_as_the_configuration_says_is_refused(
 
     def loaded(**changes: Any) -> tuple[Any, Any]:
         config = config_of("sft", made, **changes)
-        model, _ = models.load_model(config)
-        new = models.lora(config, model)
+        model, _ = loading.load_model(config)
+        new = loading.lora(config, model)
         model = model if new is None else get_peft_model(model, new)
         float32_masters(model, config)
         check_parts(model, config)

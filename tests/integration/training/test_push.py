@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.training.hub import Hub, hub
-from training.common.modelcard import write_card
+from training.common.model.card import write_card
 
 pytestmark = pytest.mark.ml
 

@@ -8,7 +8,7 @@ from eval.config import Config
 from eval.config.help import rows
 from eval.environments.registry import ENVIRONMENTS
 from eval.run import RunConfig
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.data.make_episodes import MakeEpisodesConfig
 from training.reference import ENTRIES
 from training.rl.config import RlConfig

@@ -18,7 +18,7 @@ from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.data.samples import load
 from training.data.source import SourceConfig
@@ -178,7 +178,7 @@ def test_a_cosine_ends_at_its_floor(material: tuple[Path, Path], tmp_path: Path)
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_the_attention_is_the_one_named_in_every_part(material: tuple[Path, Path], attention: Any) -> None:
-    from training.common.models import check_attention, load_model
+    from training.common.model.loading import check_attention, load_model
 
     chosen = config(material, attention=attention)
     model, _ = load_model(chosen)
@@ -192,7 +192,7 @@ def test_the_attention_is_the_one_named_in_every_part(material: tuple[Path, Path
 def test_small_images_are_scaled_up_to_min_pixels(material: tuple[Path, Path]) -> None:
     from PIL import Image
 
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
 
     images = load_processor(str(material[1]), min_pixels=128 * 128).image_processor
     grid = images([Image.new("RGB", (64, 64))], return_tensors="pt")["image_grid_thw"][0]
@@ -235,7 +235,7 @@ def test_what_cannot_be_trained_is_told_before_the_weights_are_read(
     """The folders have no weights: who asks for them fails otherwise."""
     from transformers import CLIPImageProcessor, LlavaConfig
 
-    from training.common import models
+    from training.common.model import loading
 
     def without_weights(name: str, card: dict[str, Any] | None = None) -> Path:
         folder = tmp_path / name
@@ -246,7 +246,7 @@ def test_what_cannot_be_trained_is_told_before_the_weights_are_read(
         return folder
 
     def load(folder: Path, **changes: Any) -> None:
-        models.load_model(config((material[0], folder), **changes))
+        loading.load_model(config((material[0], folder), **changes))
 
     small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     llava = LlavaConfig(text_config={"model_type": "llama", **small}, vision_config=small).to_dict()
@@ -259,14 +259,14 @@ def test_what_cannot_be_trained_is_told_before_the_weights_are_read(
         load(without_weights("same"), lora=LoraConfig(targets=["nowhere"]))
     with pytest.raises(ConfigError, match=r"min_pixels: 1000000000 is more than"):
         load(tmp_path / "same", min_pixels=10**9, max_pixels=None)
-    inner = models.load_processor
+    inner = loading.load_processor
 
     def of_another_family(*given: Any) -> Any:
         processor = inner(*given)
         processor.image_processor = CLIPImageProcessor()
         return processor
 
-    monkeypatch.setattr(models, "load_processor", of_another_family)
+    monkeypatch.setattr(loading, "load_processor", of_another_family)
     with pytest.raises(ConfigError, match="it has not a processor that turns an image into a grid of patches"):
         load(tmp_path / "same")
 
@@ -353,10 +353,10 @@ def test_a_tracker_gets_the_figures_of_evaluations(
 def curve(monkeypatch: pytest.MonkeyPatch, values: Sequence[float]) -> None:
     """The evaluations' values, in order, whatever the model does."""
     from eval.scores.stats import Estimate
-    from training.common import watch
+    from training.common.measuring import callbacks
 
     left = iter(values)
-    monkeypatch.setattr(watch, "evaluate", lambda *_: {"success": Estimate(value := next(left), value, value, 4)})
+    monkeypatch.setattr(callbacks, "evaluate", lambda *_: {"success": Estimate(value := next(left), value, value, 4)})
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,8 @@ def test_a_quantised_model_answers_with_the_trainings_bounds_and_adapter(
     from tests.integration.training import preference
     from tests.integration.training.test_precision import TRAIN
     from tests.integration.training.test_precision import config as of_method
-    from training.common import answering, saving
+    from training.common.measuring import answering
+    from training.common.model import saving
 
     agents = []
     final = answering.final_agent

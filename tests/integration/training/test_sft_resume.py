@@ -20,7 +20,7 @@ from eval.prompts import PromptConfig
 from tests.support.made_once import made_once
 from tests.support.mounts import small_file_system
 from tests.unit.training.material import SIZES
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.common.reporting import StopRequest
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.options import LoraConfig

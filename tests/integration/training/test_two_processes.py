@@ -21,7 +21,7 @@ from eval.prompts import PromptConfig
 from tests.integration.training import best_rank
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
-from training.common.evaluation import EvaluationConfig
+from training.common.measuring.in_training import EvaluationConfig
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.options import LoraConfig
 from training.sft.train import SftConfig, train

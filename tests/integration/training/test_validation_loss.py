@@ -22,8 +22,8 @@ from tests.integration.training.test_precision import config as config_of
 from tests.integration.training.test_two_processes import OPTIONS, PROMPT, TORCHRUN, run, write
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
-from training.common.evaluation import EvaluationConfig, check_sharded
-from training.common.modelcard import write_cards
+from training.common.measuring.in_training import EvaluationConfig, check_sharded
+from training.common.model.card import write_cards
 from training.data import samples
 from training.data.make_episodes import MakeEpisodesConfig, make
 from training.data.pairs.store import read_pairs
@@ -211,7 +211,7 @@ def assert_each_number_has_its_weights(out: Path, losses: dict[int, float], *, k
 def test_where_the_best_weights_are_gone_the_number_is_the_last_ones(
     material: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training.common.watch import Watch
+    from training.common.measuring.callbacks import Watch
 
     monkeypatch.setattr(Watch, "best_weights", lambda *_: None)
     out = alone(settings(tmp_path / "gone", material, EARLY, batch_size=4, **RISING))

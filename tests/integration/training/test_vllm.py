@@ -17,7 +17,7 @@ from eval.config import ConfigError
 from tests.integration.training import clicks
 from tests.integration.training.clicks import PROMPT
 from tests.support.vllm import needs_server, serving
-from training.common.models import load_processor
+from training.common.model.loading import load_processor
 from training.common.vllm_client import SERVER, Client, SampledCompletion, Sampling, ServerGone
 from training.data.samples import Sample, open_images
 from training.data.source import open_source

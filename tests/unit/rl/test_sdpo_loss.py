@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.rl.learning.sdpo_loss import divergence, importance_weight, trust_region
+from training.rl.learning.sdpo.loss import divergence, importance_weight, trust_region
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # that it is experimental

@@ -12,7 +12,7 @@ from eval.actions import Action
 from eval.desktop import Observation
 from eval.episodes import Episode, Step, ToolCall
 from eval.prompts import PastStep, PromptBuilder, PromptConfig
-from training.rl.learning.sdpo_prompts import TriedEpisode, teacher_demonstration
+from training.rl.learning.sdpo.prompts import TriedEpisode, teacher_demonstration
 
 SHOWN = ("enabled", "sensitive", "showing", "visible")
 CLICK = Action.from_json({"type": "click", "x": 0.25, "y": 0.5})

@@ -12,7 +12,7 @@ from PIL import Image
 from eval.config import ConfigError
 from eval.prompts import PromptConfig
 from tests.unit.training.material import PROMPT, episodes, model
-from training.common.models import load_processor
+from training.common.model.loading import load_processor
 from training.data import samples
 from training.data.faults import Faults
 from training.data.samples import Sample

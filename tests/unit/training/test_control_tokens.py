@@ -19,7 +19,7 @@ from eval.prompts.demonstrations import Demonstration, DemonstrationConfig, Show
 from eval.prompts.wording import Style, control_tokens
 from tests.unit.training.material import episodes, model
 from training.common.chats import Chats
-from training.common.models import load_processor
+from training.common.model.loading import load_processor
 from training.data.chat import ChatSamples
 from training.data.faults import BadSample, Faults
 from training.sft.collate import Collator

@@ -145,7 +145,7 @@ def test_trl_makes_the_engine_with_our_arguments_and_only_then(monkeypatch: pyte
 @pytest.mark.ml
 def test_room_is_made_for_the_longest_prompt_and_an_answer(tmp_path: Path) -> None:
     from tests.integration.training import clicks
-    from training.common.models import load_processor
+    from training.common.model.loading import load_processor
     from training.common.vllm_prompts import processor_bounds
     from training.data.faults import Faults
     from training.data.source import open_source

@@ -16,7 +16,7 @@ from eval.desktop import Desktop, InfraError, Observation, Score, Task
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
-from training.common.evaluation import EvaluationConfig, Interrupted, TriedTasks, evaluate, told_of_hacking
+from training.common.measuring.in_training import EvaluationConfig, Interrupted, TriedTasks, evaluate, told_of_hacking
 
 pytestmark = pytest.mark.ml
 SHOWN = Observation(Image.new("RGB", (8, 6)), (8, 6))

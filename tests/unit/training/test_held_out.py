@@ -22,7 +22,7 @@ from eval.prompts import PromptBuilder, PromptConfig
 from eval.rollout.loop import rollout
 from tests.integration.agentnet.material import recorded, recording
 from training import rewards as reward_functions
-from training.common.evaluation import EvaluationConfig, evaluate, told_of_boxes
+from training.common.measuring.in_training import EvaluationConfig, evaluate, told_of_boxes
 from training.data.__main__ import main as data
 from training.data.faults import Faults
 from training.data.samples import Sample, load

@@ -13,7 +13,7 @@ import pytest
 from eval.episodes.images import image_size, open_image
 from eval.prompts import PromptConfig
 from tests.unit.training.material import PROMPT, episodes, model
-from training.common.models import load_processor
+from training.common.model.loading import load_processor
 from training.data import samples
 from training.data.packed.pack import PackConfig, pack
 from training.data.samples import open_images

@@ -11,7 +11,7 @@ import pytest
 
 from eval.scores.stats import Estimate
 from eval.scores.summary import MetricRow, row
-from training.common.measured import StepValue, measured_rows, write_measured
+from training.common.measuring.measured_weights import StepValue, measured_rows, write_measured
 
 
 def of(agent: str, steps: list[int] | None) -> MetricRow:
@@ -48,8 +48,8 @@ def test_what_was_measured_counts_only_where_the_same_is_measured(capsys: pytest
     """A success of .9 is no best held-out loss, and a loss of other episodes none either."""
     from transformers import TrainerState
 
-    from training.common.evaluation import EvaluationConfig
-    from training.common.watch import Watch
+    from training.common.measuring.callbacks import Watch
+    from training.common.measuring.in_training import EvaluationConfig
 
     def resumed(config: EvaluationConfig, **changes: Any) -> Watch:
         watch = Watch(config)

@@ -11,7 +11,7 @@ import pytest
 
 from eval.config import ConfigError, convert
 from tests.unit.training.material import PROMPT, episodes, model
-from training.common.modelcard import weights_digest
+from training.common.model.card import weights_digest
 from training.weights.export import ExportConfig, export
 from training.weights.folder import NEEDED
 from training.weights.merge import MergeConfig, main, merge
@@ -68,16 +68,16 @@ def test_merged_weights_answer_as_base_and_adapter_did(material: tuple[Path, Pat
 
 
 def test_the_adapter_changes_what_the_base_says(material: tuple[Path, Path, Path]) -> None:
-    from training.common import same
-    from training.common.models import with_adapter
+    from training.common.model import comparison
+    from training.common.model.loading import with_adapter
     from training.weights.folder import load_base
 
     loaded, processor = load_base(str(material[0]), None)
-    inputs = same.probes(processor, str(material[2]), PROMPT, 2)
-    before = same.logits(loaded, inputs)
-    after = same.logits(with_adapter(loaded, str(material[1]), base=str(material[0]), trainable=False), inputs)
+    inputs = comparison.probes(processor, str(material[2]), PROMPT, 2)
+    before = comparison.logits(loaded, inputs)
+    after = comparison.logits(with_adapter(loaded, str(material[1]), base=str(material[0]), trainable=False), inputs)
     with pytest.raises(ConfigError, match="Nothing was written"):
-        same.require_same(before, after, same.TOLERANCE["bfloat16"], "base")
+        comparison.require_same(before, after, comparison.TOLERANCE["bfloat16"], "base")
 
 
 def test_bfloat16_weights_stay_within_their_rounding(material: tuple[Path, Path, Path], tmp_path: Path) -> None:
@@ -194,19 +194,21 @@ def test_an_adapter_on_an_embedding_that_the_head_is_tied_to_is_merged_whole(
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    from training.common import same
+    from training.common.model import comparison
 
     settings, tied = ON_TIED[name]
     lora = tied_adapter(material[0], tmp_path / "adapter", **settings)
     merge(MergeConfig(model=str(material[0]), adapter=str(lora)), tmp_path)
     processor = AutoProcessor.from_pretrained(material[0])
-    inputs = same.probes(processor, str(material[2]), PROMPT, 2)
+    inputs = comparison.probes(processor, str(material[2]), PROMPT, 2)
     base = AutoModelForImageTextToText.from_pretrained(material[0])
-    apart = same.logits(PeftModel.from_pretrained(base, str(lora)), inputs)
+    apart = comparison.logits(PeftModel.from_pretrained(base, str(lora)), inputs)
     whole = AutoModelForImageTextToText.from_pretrained(tmp_path / "model")
-    effect = same.difference(apart, same.logits(AutoModelForImageTextToText.from_pretrained(material[0]), inputs))[0]
+    effect = comparison.difference(
+        apart, comparison.logits(AutoModelForImageTextToText.from_pretrained(material[0]), inputs)
+    )[0]
     assert effect > 0.5
-    assert same.difference(apart, same.logits(whole, inputs))[0] < 1e-4 * effect
+    assert comparison.difference(apart, comparison.logits(whole, inputs))[0] < 1e-4 * effect
     assert json.loads((tmp_path / "model" / "config.json").read_text())["tie_word_embeddings"] == tied
 
 

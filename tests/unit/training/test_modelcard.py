@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.common.modelcard import LEFT_OUT, card, clean, digest, write_card
+from training.common.model.card import LEFT_OUT, card, clean, digest, write_card
 
 ROW = {"benchmark": "click", "split": "test", "metric": "success", "value": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 99}
 

@@ -180,7 +180,7 @@ def test_the_model_gets_the_same_tokens_and_pixel_values(shown: dict[str, Path],
 
 @pytest.mark.ml
 def test_turns_of_the_history_are_not_learnt_a_second_time(tmp_path: Path) -> None:
-    from training.common.models import load_model
+    from training.common.model.loading import load_model
     from training.sft.collate import Collator
     from training.sft.train import SftConfig
     from training.weights.tiny import TinyConfig, build

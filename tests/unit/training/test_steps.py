@@ -21,7 +21,7 @@ from eval.prompts import PromptBuilder, PromptConfig
 from eval.rollout.loop import TaskRecord
 from tests.integration.agentnet.material import recorded, recording
 from tests.unit.training import material
-from training.common.evaluation import EvaluationConfig, asked, judged
+from training.common.measuring.in_training import EvaluationConfig, asked, judged
 from training.data.__main__ import main as data
 from training.data.held_out import open_held_out
 

@@ -67,7 +67,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def load(**changes: Any) -> None:
-    from training.common.unsloth import load as load_with_unsloth
+    from training.common.model.unsloth import load as load_with_unsloth
 
     load_with_unsloth(SftConfig(model=".", episodes=".", steps=1, loader="unsloth", **changes), "owner/name", "abc123")
 
@@ -121,7 +121,7 @@ def test_a_frozen_tower_includes_the_projector() -> None:
     from transformers import AutoConfig, AutoModelForImageTextToText
 
     from tests.bench.memory import Case
-    from training.common.models import freeze_vision
+    from training.common.model.loading import freeze_vision
 
     settings = Case(layers=1, depth=1).config()
     with torch.device("meta"):

@@ -42,7 +42,7 @@ class Importer(Protocol):
 
 IMPORTERS: Final[dict[type[Common], str]] = {
     AgentNetConfig: "training.data.ingest.agentnet:episodes",
-    OpenAdaptConfig: "training.data.ingest.openadapt:episodes",
+    OpenAdaptConfig: "training.data.ingest.openadapt.importer:episodes",
     OsworldConfig: "training.data.ingest.osworld:episodes",
     EpisodesConfig: "training.data.ingest.folders:episodes",
 }

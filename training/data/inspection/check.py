@@ -21,7 +21,7 @@ from typing import Final
 from eval import config as configuration
 from eval.config import ConfigError
 from training.data.inspection.contents import share
-from training.data.inspection.look import DatasetScan, ScannedEpisode
+from training.data.inspection.dataset_reader import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import MEANING, ContentKeys, Shared, StepPlace, common_frames, leaks
 from training.data.inspection.similar import similar
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from eval.config import ConfigError
+from training.data.inspection.dataset_reader import DatasetScan, ScannedEpisode
 from training.data.inspection.duplicates import clusters
-from training.data.inspection.look import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import (
     MEANING,
     ContentKeys,

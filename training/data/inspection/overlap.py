@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from training.data.inspection.look import DatasetScan, ScannedEpisode, digest
+from training.data.inspection.dataset_reader import DatasetScan, ScannedEpisode, digest
 
 LEVELS: Final = ("episode", "step", "goal and frame", "frame")
 MEANING: Final = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from training.data.inspection.look import DatasetScan, ScannedEpisode
+from training.data.inspection.dataset_reader import DatasetScan, ScannedEpisode
 from training.data.inspection.overlap import ContentKeys, Shared, StepPlace, groups
 from training.data.similar_images import HASH, ThumbnailIndex, Thumbnails, thumbnail
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from training.data.inspection.look import ScannedEpisode, digest
+from training.data.inspection.dataset_reader import ScannedEpisode, digest
 
 ACROSS, DOWN = 32, 24  # cells of the heat map
 EXAMPLES: Final = 2  # steps shown per type of action

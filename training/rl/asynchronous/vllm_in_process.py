@@ -18,7 +18,7 @@ from typing import Any
 from eval.config import ConfigError
 from eval.config.importing import large_imports
 from eval.config.models import source
-from training.common.models import load_processor
+from training.common.model.loading import load_processor
 from training.common.vllm_prompts import one_placeholder, revisions
 from training.rl.asynchronous.vllm_engine import EngineAnswer, EngineSampler
 from training.rl.asynchronous.vllm_policy import TokenPrompt, TokenRules, TokenSampler, VllmPolicy, token_rules

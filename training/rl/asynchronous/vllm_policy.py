@@ -168,7 +168,7 @@ def _settings(model: str) -> tuple[Any, tuple[int, ...]]:
     """(configuration, tokens that end an answer), as transformers takes them for the model itself."""
     from transformers import AutoConfig, GenerationConfig
 
-    from training.common.models import reading
+    from training.common.model.loading import reading
 
     name, where = source(model)
     with reading(model, "its configuration"):

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
-from training.common.sharding import is_sharded, reshard
+from training.common.model.sharding import is_sharded, reshard
 from training.rl.config import RlConfig
-from training.rl.learning import sdpo_loss
 from training.rl.learning.entropy_bonus import EntropyBonus
 from training.rl.learning.kl import ReferenceModel, divergence
 from training.rl.learning.loss_rows import LossRow, Pictures, parts, step_rows, tensors
 from training.rl.learning.losses import LossSettings, clipped, token_losses
 from training.rl.learning.ranks import TrainingRanks, passes
-from training.rl.learning.sdpo_stage import TeacherCallback
+from training.rl.learning.sdpo import loss as sdpo_loss
+from training.rl.learning.sdpo.stage import TeacherCallback
 from training.rl.learning.trajectory_rows import by_turn
 from training.rl.learning.turn_records import TurnRecord
 from training.rl.rollouts.filters import SamplingFilters, entropy_of, seen_before

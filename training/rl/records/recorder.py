@@ -18,7 +18,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from eval.desktop import Task
 from eval.episodes import frame_name
 from eval.rollout.task_run import Rollout
-from training.common.evaluation import Scores
+from training.common.measuring.in_training import Scores
 from training.rl.config import RlConfig
 from training.rl.learning.turn_records import TurnRecord, by_rollout
 from training.rl.records.entries import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.rl.config import RlConfig
-from training.rl.learning.sdpo_stage import NO_HINDSIGHT
+from training.rl.learning.sdpo.stage import NO_HINDSIGHT
 from training.rl.learning.turn_records import TurnRecord, learnt
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration
 

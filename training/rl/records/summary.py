@@ -7,7 +7,7 @@ from typing import Any
 
 from eval.scores.stats import by_cluster
 from eval.scores.summary import MetricRow, row
-from training.common.measured import SAMPLED, KeptWeights, write_measured
+from training.common.measuring.measured_weights import SAMPLED, KeptWeights, write_measured
 from training.rl.config import RlConfig
 from training.rl.rollouts.generation import RolloutGeneration
 

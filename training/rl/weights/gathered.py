@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from training.common import sharding
+from training.common.model import sharding
 from training.rl.learning.ranks import TrainingRanks
 from training.rl.weights.published import PublishedWeights, read_weights, trained
 

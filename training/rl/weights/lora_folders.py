@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from eval.config import ConfigError
-from training.common.models import readable
-from training.common.parts import VISION
+from training.common.model.loading import readable
+from training.common.model.parts import VISION
 
 SETTINGS: Final = "adapter_config.json"
 WEIGHTS: Final = "adapter_model.safetensors"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from eval.config import ConfigError
-from training.common.models import readable
+from training.common.model.loading import readable
 
 
 def trained(model: Any) -> dict[str, torch.Tensor]:

@@ -15,7 +15,7 @@ from eval.actions import Action, ActionType
 from tests.support.cases import every_case
 from tests.unit.training.data.material import Made, episode, png, write_folders, write_packed
 from training.data.inspection.check import main
-from training.data.inspection.look import DatasetScan
+from training.data.inspection.dataset_reader import DatasetScan
 from training.data.inspection.overlap import ContentKeys, contradictions, leaks, repeated
 
 

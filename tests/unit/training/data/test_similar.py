@@ -16,7 +16,7 @@ from eval.episodes import Episode
 from tests.unit.training.data.material import episode
 from training.data import similar_images
 from training.data.inspection import similar as module_of_similar
-from training.data.inspection.look import ScannedEpisode
+from training.data.inspection.dataset_reader import ScannedEpisode
 from training.data.inspection.overlap import ContentKeys, Shared
 from training.data.inspection.similar import similar
 from training.data.similar_images import HASH, Thumbnails, thumbnail

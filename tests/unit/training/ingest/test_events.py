@@ -11,8 +11,8 @@ from eval.actions.geometry import Screen
 from tests.support.cases import every_case
 from tests.unit.training.ingest.material import START, click, down, key, scroll, stroke, typed, up
 from training.data.faults import BadSample
-from training.data.ingest.events import InputEvent, Rules, derive
-from training.data.ingest.openadapt import action
+from training.data.ingest.openadapt.events import InputEvent, Rules, derive
+from training.data.ingest.openadapt.importer import action
 from training.data.ingest.tally import Lost
 
 

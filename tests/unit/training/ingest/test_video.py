@@ -13,9 +13,9 @@ from PIL import Image
 from eval.actions import ActionType
 from tests.unit.training.ingest.material import FPS, scene, video
 from training.data.faults import BadSample
-from training.data.ingest.events import Derived
-from training.data.ingest.openadapt import before
-from training.data.ingest.video import Video, distinct
+from training.data.ingest.openadapt.events import Derived
+from training.data.ingest.openadapt.importer import before
+from training.data.ingest.openadapt.video import Video, distinct
 
 
 class Shown:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eval.actions import ActionType
-from training.data.ingest.keyboard import InputEvent
+from training.data.ingest.openadapt.keyboard import InputEvent
 
 DRIFT: Final = 0.5  # lines along the other axis, relative to those of the gesture
 PAUSE: Final = 0.15  # seconds before an event along the other axis alone, from which on it is meant

@@ -31,7 +31,9 @@ from training.data.samples import Sample
 from training.options import Positive
 
 OF_STEPS: Final = ("exact", "matches", "click_in_box")
-LOSS: Final = "loss"  # the training's own, on held-out data: the lower the better (training.common.validation)
+LOSS: Final = (
+    "loss"  # the training's own, on held-out data: the lower the better (training.common.measuring.validation)
+)
 WITH_BOX: Final = "with_box"  # the share of the steps that have a box: a count, which no metric can be chosen by
 OF_TASKS: Final = ("success", "score", "step_accuracy", "click_in_box")
 Scores = dict[str, Estimate]
@@ -354,7 +356,7 @@ def undisturbed(model: Any) -> Iterator[None]:
     import numpy as np
     import torch
 
-    from training.common.ema import averaged
+    from training.common.model.ema import averaged
 
     training, python, numbers = model.training, random.getstate(), np.random.get_state()
     with torch.random.fork_rng(), averaged(model):

@@ -18,8 +18,7 @@ from eval.config.progress import metric
 from eval.prompts import PromptBuilder
 from eval.scores.stats import Estimate
 from eval.scores.summary import MetricRow, row
-from training.common import sharding
-from training.common.evaluation import (
+from training.common.measuring.in_training import (
     LOSS,
     WITH_BOX,
     EvaluationConfig,
@@ -31,11 +30,12 @@ from training.common.evaluation import (
     told_of_hacking,
     undisturbed,
 )
-from training.common.measured import UNTRAINED, KeptWeights, StepValue, checkpoint, measured_rows
-from training.common.models import load_weights
-from training.common.predictions import predict
+from training.common.measuring.measured_weights import UNTRAINED, KeptWeights, StepValue, checkpoint, measured_rows
+from training.common.measuring.predictions import predict
+from training.common.measuring.validation import HeldOutLoss
+from training.common.model import sharding
+from training.common.model.loading import load_weights
 from training.common.reporting import StopRequest, agreed, from_first
-from training.common.validation import HeldOutLoss
 from training.data.samples import Sample
 
 STEPS_VERSION = "2"  # of the rules for held-out steps; 1 compared the points of recordings for equality

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from eval.agents.base import Agent, Decision
-from training.common.evaluation import Scores, asked, is_right, judged, spread
-from training.common.pictures import draw
+from training.common.measuring.answer_pictures import draw
+from training.common.measuring.in_training import Scores, asked, is_right, judged, spread
 from training.data.samples import Sample
 
 

@@ -17,8 +17,8 @@ from eval.episodes import frame_name
 from eval.prompts.demonstrations import Demonstration
 from training.common.checkpoints import also_save
 from training.rl.learning.loss_rows import Pictures
-from training.rl.learning.sdpo_prompts import TriedEpisode, teacher_demonstration
-from training.rl.learning.sdpo_teacher import SelfTeacher
+from training.rl.learning.sdpo.prompts import TriedEpisode, teacher_demonstration
+from training.rl.learning.sdpo.teacher import SelfTeacher
 from training.rl.learning.turn_records import TurnRecord, by_rollout
 from training.rl.rollouts.generation import AskedTurn, PlayedRollout
 from training.rl.rollouts.policy import Policy

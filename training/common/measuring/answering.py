@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.agents.transformers import TransformersAgent
-from training.common.models import load_processor
+from training.common.model.loading import load_processor
 
 
 def agents_in_memory(config: Any) -> Callable[[Any], TransformersAgent]:

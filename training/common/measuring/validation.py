@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from training.common import sharding
 from training.common.accumulation import Counts
+from training.common.model import sharding
 
 Shares = dict[str, float]
 

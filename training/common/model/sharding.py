@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eval.config import ConfigError
-from training.common.precision import fsdp_policy
+from training.common.model.precision import fsdp_policy
 from training.options import TrainerConfig
 
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eval.actions import ActionType
-from training.data.ingest.keyboard import ORDER, InputEvent, Keyboard
-from training.data.ingest.scrolls import Derived, Gesture
+from training.data.ingest.openadapt.keyboard import ORDER, InputEvent, Keyboard
+from training.data.ingest.openadapt.scrolls import Derived, Gesture
 
 __all__ = ["Derived", "InputEvent", "Rules", "derive"]
 

@@ -6,7 +6,7 @@ student computes with: of a layer with a LoRA the product s B A, not A and B apa
 another matrix). It is kept in float32, as large as the layer, and the layer's own frozen weights are shared. So a
 teacher of a LoRA costs four bytes per weight of the layers that have one.
 
-rate 0 keeps the model of the start: the fixed part of a trust region (`training.rl.learning.sdpo_loss.trust_region`).
+rate 0 keeps the model of the start: the fixed part of a trust region (`training.rl.learning.sdpo.loss.trust_region`).
 """
 
 from __future__ import annotations

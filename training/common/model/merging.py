@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from eval.config import ConfigError
-from training.common import same
+from training.common.model import comparison
 
 
 def merged(model: Any, outputs: Callable[[Any], list[Any]], *, share: float | None = None, otherwise: str) -> Any:
     """(the model with its LoRA in its weights, the line of the comparison)
 
     outputs    of a model, to be compared: one tensor (places, values) per input
-    share      the largest difference, as a share of the largest value; None: by dtype, see training.common.same
+    share      the largest difference, as a share of the largest value; None: by dtype, see `model.comparison`
     otherwise  what the error says of files, when the merged model differs
 
     Raises ConfigError when it differs.
@@ -30,8 +30,8 @@ def merged(model: Any, outputs: Callable[[Any], list[Any]], *, share: float | No
     if _shared(whole):  # peft tied what the adapter has in place of both
         _say_tied(whole, True)
         whole.all_tied_weights_keys = tied
-    told = same.require_same(
-        apart, outputs(whole), share or same.TOLERANCE[dtype], f"merged ({dtype})", otherwise=otherwise
+    told = comparison.require_same(
+        apart, outputs(whole), share or comparison.TOLERANCE[dtype], f"merged ({dtype})", otherwise=otherwise
     )
     return whole, told
 

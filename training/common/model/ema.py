@@ -18,8 +18,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from eval.config import ConfigError, ResumeError
-from training.common import sharding
 from training.common.checkpoints import also_save
+from training.common.model import sharding
 
 EMA: Final = "ema.safetensors"  # in a checkpoint: the averages, by the names of their weights
 START: Final = 0.05  # the share of the weights of the start in the final average from which on the user is warned

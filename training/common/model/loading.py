@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from eval.config import ConfigError, ResumeError
 from eval.config.models import source
-from training.common import sharding
-from training.common.parts import VISION, towers
+from training.common.model import sharding
+from training.common.model.parts import VISION, towers
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
 
 HEAD: Final = "the losses multiply by its weights alone, so that a LoRA on it would never be trained"
@@ -80,7 +80,7 @@ def load_model(config: TrainerConfig) -> tuple[Any, Any]:
     processor = load_processor(config.model, config.max_pixels, config.min_pixels)
     check_family(config, name, where, processor)
     if config.loader == "unsloth":
-        from training.common.unsloth import load
+        from training.common.model.unsloth import load
 
         model = load(config, name, where.get("revision"))
     else:
@@ -137,7 +137,7 @@ def start_model(config: TrainerConfig) -> Any:
         model = AutoModelForImageTextToText.from_pretrained(name, dtype=getattr(torch, loaded_dtype(config)), **where)
     check_attention(model, config)
     if config.padding_free:
-        from training.common.padding_free import without_padding
+        from training.common.model.padding_free import without_padding
 
         without_padding(model)
     return model
@@ -339,7 +339,7 @@ def load_weights(model: Any, checkpoint: Path) -> None:
     """
     from safetensors.torch import load_file
 
-    from training.common import ema
+    from training.common.model import ema
 
     adapter, files = checkpoint / "adapter_model.safetensors", sorted(checkpoint.glob("model*.safetensors"))
     if sharding.is_sharded(model):
@@ -369,7 +369,7 @@ def whole_weights(model: Any, checkpoint: Path) -> dict[str, Any]:
     """
     from safetensors.torch import load_file
 
-    from training.common import ema
+    from training.common.model import ema
 
     average = ema.read(checkpoint) if (checkpoint / ema.EMA).is_file() else {}
     adapter = checkpoint / "adapter_model.safetensors"

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from eval.actions.geometry import Screen
 from training.data.faults import BadSample
-from training.data.ingest.keyboard import InputEvent
+from training.data.ingest.openadapt.keyboard import InputEvent
 
 NEEDED: Final = {
     "recording": {"id", "timestamp", "monitor_width", "monitor_height", "task_description", "video_start_time"},

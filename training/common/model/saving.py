@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.config import ConfigError
-from training.common.models import replace
+from training.common.model.loading import replace
 from training.options import TrainerConfig
 
 
@@ -51,7 +51,7 @@ def write(trainer: Any, model: Any, weights: dict[str, Any] | None, partial: Pat
 def check_tied(model: Any, config: TrainerConfig) -> None:
     """Raises ConfigError where vLLM would sample with other weights than the trained ones: a LoRA on an embedding whose
     weights are the head's, too. vLLM gets it merged into the one tensor that it has for both, or refuses it."""
-    from training.common.merging import on_tied
+    from training.common.model.merging import on_tied
 
     generation, beside = getattr(config, "generation", None), getattr(config, "asynchronous", None)
     if getattr(generation, "backend", None) != "vllm" and getattr(beside, "vllm", None) is None:
@@ -73,10 +73,10 @@ def merged(model: Any, processor: Any, otherwise: str = "model/ was not written;
     if getattr(model, "is_quantized", False):
         return None
     from eval.prompts import PromptConfig
-    from training.common import merging, same
+    from training.common.model import comparison, merging
 
-    inputs = same.probes(processor, None, PromptConfig(), 1)
-    return merging.merged(model, lambda each: same.logits(each, inputs), otherwise=otherwise)[0]
+    inputs = comparison.probes(processor, None, PromptConfig(), 1)
+    return merging.merged(model, lambda each: comparison.logits(each, inputs), otherwise=otherwise)[0]
 
 
 def whole(model: Any, adapter: Path) -> Any:

@@ -1,0 +1,1 @@
+"""What a training measures of its model: scores and losses on held-out data, drawn answers, and of which weights."""

@@ -1,0 +1,1 @@
+"""A model as training holds it: `loading`, `parts`, `precision`, `sharding`, `ema`, `merging`, `saving`, its `card`."""

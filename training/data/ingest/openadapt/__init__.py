@@ -1,0 +1,1 @@
+"""Recordings of openadapt-capture: `importer` makes episodes of a `database` of events and the frames of a `video`."""
