@@ -96,6 +96,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Step:
         """Raises EpisodeError."""
+        if not isinstance(data, dict):
+            raise EpisodeError(f"step: an object, not {data!r:.80}")
         try:
             action, expected = data.get("action"), data.get("expected")
             further = data.get("further_actions", [])
@@ -115,7 +117,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 further_actions=tuple(map(Action.from_json, further)),
                 expected=None if expected is None else _expected(expected),
             )
-        except (msgspec.ValidationError, ActionError, TypeError) as error:
+        except (msgspec.ValidationError, ActionError, TypeError, UnicodeEncodeError) as error:
             raise EpisodeError(f"step: {error}") from None
 
 
@@ -245,7 +247,7 @@ def read_episode(folder: Path) -> Episode:
         steps = tuple(Step.from_json(json.loads(line)) for line in lines if line)
     except FileNotFoundError as error:
         raise EpisodeError(f"{folder}: no {Path(str(error.filename)).name}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of JSON, also numbers of too many digits, and lists too deep
         raise EpisodeError(f"{folder}: {error}") from None
     if not isinstance(data, dict) or data.get("schema_version") not in READ_VERSIONS:
         raise EpisodeError(f"{folder}: not an episode of schema {' or '.join(READ_VERSIONS)}")
@@ -253,7 +255,7 @@ def read_episode(folder: Path) -> Episode:
         raise EpisodeError(f"{folder}: {STEPS} does not have the steps that {MARKER} counts")
     try:
         return msgspec.structs.replace(msgspec.convert(data, Episode), steps=steps)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise EpisodeError(f"{folder}: {error}") from None
 
 

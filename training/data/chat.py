@@ -22,7 +22,7 @@ from eval.desktop import BadFrame
 from eval.episodes.images import check_image, image_size
 from eval.prompts.tokens import quoted
 from training.data.chat_forms import ChatRow, read_row
-from training.data.faults import BadSample, Faults
+from training.data.faults import BadSample, Faults, is_file
 from training.data.samples import Sample, check_shape
 
 
@@ -144,6 +144,6 @@ def _file(folder: Path, picture: Any) -> Path:
         said = f"{picture!r:.80}"
         raise BadSample("image_missing", f"{said} is no name of a file; pictures of other places are fetched before")
     path = folder / picture
-    if not path.is_file():
-        raise BadSample("image_missing", str(path))
+    if not is_file(path):
+        raise BadSample("image_missing", f"{path!s:.300}")
     return path

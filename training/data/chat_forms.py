@@ -135,7 +135,7 @@ def _turns(value: Any, name: str) -> Iterator[dict[str, Any]]:
         role, content = ("from", "value") if "from" in told or "value" in told else ("role", "content")
         if further := sorted(told.keys() - {role, content}):
             raise BadSample("unknown_field", f"{where}.{further[0]}: not understood; read are {role} and {content}")
-        if told.get(role) not in ROLES:
+        if not isinstance(told.get(role), str) or told[role] not in ROLES:
             raise BadSample("unknown_role", f"{where}.{role}: {told.get(role)!r}; allowed: {', '.join(ROLES)}")
         yield {"role": ROLES[told[role]], "content": _content(told.get(content), f"{where}.{content}")}
 

@@ -53,6 +53,14 @@ class Faults:
         }
 
 
+def is_file(path: Path) -> bool:
+    """Whether the file is there. A name that no file can have, as one that is too long, is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def write_faults(faults: Faults, results: Path) -> None:
     """Writes results/bad_samples.json if samples were skipped."""
     if faults.policy != "skip":

@@ -169,9 +169,11 @@ def test_a_wrong_step_is_refused(values: dict[str, Any], tmp_path: Path) -> None
 def test_broken_files_are_refused(tmp_path: Path) -> None:
     write_episode(tmp_path / "e", simple(), [FRAME] * 2)
     for name in ("steps.jsonl", "episode.json"):
-        (tmp_path / "e" / name).write_text("{")
-        with pytest.raises(EpisodeError):
-            read_episode(tmp_path / "e")
+        odd = '{"\\ud83d": 1}', '{"index": "\\ud83d", "outcome": "\\ud83d"}'
+        for text in ("{", "[]\n5\n", "[" * 2000, "9" * 5000, *odd):
+            (tmp_path / "e" / name).write_text(text)
+            with pytest.raises(EpisodeError):
+                read_episode(tmp_path / "e")
 
 
 def test_an_episode_of_schema_1_0_is_read_and_one_of_1_1_holds_several_actions(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from eval.config import Config, ConfigError
-from eval.episodes import Episode, EpisodeError, is_complete, read_episode
-from training.data.faults import BadSample, Faults
+from eval.episodes import MARKER, Episode, EpisodeError, read_episode
+from training.data.faults import BadSample, Faults, is_file
 from training.data.pairs.maker import Maker, ObservedStep
 
 RATED: Final = frozenset({"episode", "step", "response", "rating"})
@@ -138,16 +138,30 @@ def _of_csv(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         text, skipped = rest, 1
     header = text.partition("\n")[0]
     separator = max(SEPARATORS, key=header.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    names = [name.strip() for name in next(reader, [])]
+    rows = _csv_rows(text, separator, path, skipped)
+    names = [name.strip() for name in next(rows, (1, [""]))[1]]
     _columns(names, str(path))
-    for values in reader:
+    for number, values in rows:
         if not any(value.strip() for value in values):
             continue
+        if len(values) < len(names) and "\n" in values[-1]:
+            raise ConfigError(f"ratings: {path}:{number}: a quote that begins in this line has no end")
         row: dict[str, Any] = dict(zip(names, values, strict=False))
         if separator == ";" and "rating" in row:  # where semicolons separate, numbers have a decimal comma
             row["rating"] = row["rating"].replace(",", ".")
-        yield f"{path}:{reader.line_num + skipped}", row
+        yield f"{path}:{number}", row
+
+
+def _csv_rows(text: str, separator: str, path: Path, skipped: int) -> Iterator[tuple[int, list[str]]]:
+    """(the line in which it begins, its values) of each row. Raises ConfigError."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    number = 1 + skipped
+    try:
+        for values in reader:
+            yield number, values
+            number = reader.line_num + 1 + skipped
+    except csv.Error as error:
+        raise ConfigError(f"ratings: {path}:{number}: {error}; is there a quote without an end?") from None
 
 
 def _of_json(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -198,8 +212,9 @@ def _votes(
                     pair = (first, second) if choice == "first" else (second, first)
                     position[(*place, *pair)] = choice == "first"
             else:
+                response, rating = _text(row, "response"), _number(row)
                 by_response = given.setdefault((place, str(row.get("rater") or "")), {})
-                by_response.setdefault(_text(row, "response"), set()).add(_number(row))
+                by_response.setdefault(response, set()).add(rating)
         except BadSample as fault:
             maker.faults.bad(where, fault)
     for (place, _), answers in given.items():
@@ -250,7 +265,7 @@ def _number(row: dict[str, Any]) -> float:
 def step_of(root: Path, name: str, step: int, known: dict[str, Episode]) -> ObservedStep:
     """Raises BadSample for an episode or a step that is not there."""
     folder = root / name
-    if Path(name).name != name or not is_complete(folder):
+    if Path(name).name != name or not is_file(folder / MARKER):
         raise BadSample("unknown_episode", f"there is no episode {folder}")
     try:
         episode = known.get(name) or known.setdefault(name, read_episode(folder))

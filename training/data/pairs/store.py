@@ -24,7 +24,7 @@ from eval.desktop import BadFrame
 from eval.episodes.images import AnyImage, check_image, image_size
 from eval.prompts import Message
 from eval.prompts.tokens import control_token, joined
-from training.data.faults import BadSample, Faults
+from training.data.faults import BadSample, Faults, is_file
 from training.data.samples import check_shape, open_image
 from training.data.similar_images import HASH, ThumbnailIndex, Thumbnails, thumbnail
 
@@ -36,6 +36,26 @@ IMAGES: Final = "images"
 REPORT: Final = "report.json"  # written last: the marker
 Source = Literal["agents", "human", "ranked", "rollouts", "synthetic"]
 Split = Literal["train", "test"]
+
+
+class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A text of a turn."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The place of a picture in a turn."""
+
+    type: Literal["image"]
+
+
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A turn of a pair's prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    content: list[dict[str, Any]]
 
 
 class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -226,7 +246,7 @@ def _checked(line: bytes, folder: Path, whole: dict[str, bool]) -> Pair:
     except msgspec.MsgspecError as error:
         raise BadSample("broken_line", str(error)) from None
     for name in pair.images:
-        if not (path := folder / name).is_file():
+        if not is_file(path := folder / name):
             raise BadSample("image_missing", name)
         if name not in whole:  # each image is checked once
             try:
@@ -240,6 +260,10 @@ def _checked(line: bytes, folder: Path, whole: dict[str, bool]) -> Pair:
     if pair.chosen.strip() == pair.rejected.strip():
         raise BadSample("equal_sides", pair.chosen)
     parts = [part for turn in pair.prompt for part in _parts(turn)]
+    roles = [turn["role"] for turn in pair.prompt]
+    asked = roles[1:] if roles[:1] == ["system"] else roles
+    if not asked or "system" in asked or (asked[0], asked[-1]) != ("user", "user"):
+        raise BadSample("broken_line", "prompt: its turns begin, after a system's, and end with the user's")
     texts = [part.get("text", "") for part in parts]
     for text in (*texts, pair.chosen, pair.rejected):
         if token := control_token(text, CONTROL_TOKENS):
@@ -252,14 +276,16 @@ def _checked(line: bytes, folder: Path, whole: dict[str, bool]) -> Pair:
 
 def _parts(turn: Message) -> list[dict[str, Any]]:
     """Raises BadSample."""
-    content = turn.get("content")
-    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise BadSample(
-            "broken_line", 'prompt: a turn is {"role", "content": [{"type": "text", "text"} | {"type": "image"}]}'
-        )
-    if odd := next((part for part in content if not isinstance(part.get("text", ""), str)), None):
-        raise BadSample("broken_line", f"prompt: a text is no text: {odd!r:.80}")
-    return joined(content)
+    try:
+        told = msgspec.convert(turn, Turn)
+        for part in told.content:
+            msgspec.convert(part, TextPart if part.get("type") == "text" else ImagePart)
+    except msgspec.ValidationError as error:
+        form = '{"role", "content": [{"type": "text", "text"} | {"type": "image"}]}'
+        raise BadSample("broken_line", f"prompt: a turn is {form}: {error}") from None
+    if told.role != "user" and any(part["type"] == "image" for part in told.content):
+        raise BadSample("broken_line", f"prompt: a turn of the {told.role} holds a picture; only a user shows one")
+    return joined(told.content)
 
 
 def publish(temporary: Path, folder: Path, report: Mapping[str, Any]) -> None:

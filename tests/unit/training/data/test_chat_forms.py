@@ -73,6 +73,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": "x"}, "a list of turns"),
     ({"prompt": chat()["messages"][:1], "completion": chat()["messages"]}, "completion: it is one turn"),
     ({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "<image>"}]}]}, "not both"),
+    ({"messages": [{"role": ["user"], "content": "x"}]}, r"messages\[0\].role: \['user'\]; allowed: system, user"),
+    ({"conversations": [{"from": {"role": "human"}, "value": "x"}]}, r"conversations\[0\].from: {'role'"),
     (chat(image_path="1.png"), "unknown_field: image_path"),
     (chat(images=["1.png"], video_file="a"), "unknown_field: video_file"),
     (chat(images=["1.png"], screenshot_link="https://a/b"), "unknown_field: screenshot_link"),
@@ -146,6 +148,17 @@ def test_a_list_of_rows_is_one_file(tmp_path: Path) -> None:
     assert faults.counts == {"images_do_not_fit": 1}
     with pytest.raises(ConfigError, match=r"mllm_demo\.json:2: images_do_not_fit"):
         ChatSamples(path, Faults())
+
+
+@pytest.mark.parametrize("image", ["a" * 300, "iVBORw0KGgo" * 99, "a\0b", "", 5, ["1.png"], {"url": "1.png"}, {}])
+def test_what_is_no_name_of_a_file_is_a_missing_picture(image: Any, tmp_path: Path) -> None:
+    pictures(tmp_path)
+    good = rows()["llama-factory"]["published"]
+    (tmp_path / "a.jsonl").write_text(json.dumps(good) + "\n" + json.dumps({**good, "images": ["1.png", image]}))
+    faults = Faults("skip")
+    assert len(ChatSamples(tmp_path / "a.jsonl", faults)) == 1
+    assert faults.counts == {"image_missing": 1}
+    assert len(faults.examples["image_missing"][0]) < 400 + len(str(tmp_path))
 
 
 def test_an_answer_shows_no_picture_and_comes_last(tmp_path: Path) -> None:

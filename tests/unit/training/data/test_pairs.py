@@ -261,6 +261,7 @@ def test_choices_become_pairs_and_tell_their_position(tmp_path: Path) -> None:
     [
         ({"episode": "two"}, "unknown_episode"),
         ({"episode": "../one"}, "unknown_episode"),
+        ({"episode": "one" * 100}, "unknown_episode"),
         ({"step": 7}, "unknown_step"),
         ({"step": "first"}, "broken_rating"),
         ({"rating": "good"}, "broken_rating"),
@@ -282,6 +283,26 @@ def test_a_rating_of_nothing_is_a_fault(tmp_path: Path, change: dict[str, object
     found, report = pairs(source, tmp_path, on_bad_sample="skip")
     assert len(found) == 3
     assert report["faults"]["by_reason"].keys() == {reason}
+
+
+def test_an_answer_whose_only_rating_is_none_is_in_no_pair(tmp_path: Path) -> None:
+    folder = episode(tmp_path / "seen", "one", [HIT]).parent
+    rows: list[dict[str, object]] = [
+        {"episode": "one", "step": 0, "response": response, "rating": rating}
+        for response, rating in ((HIT, 3), (FAR, 2), (NEAR, "good"))
+    ]
+    source = HumanSource(ratings=ratings(tmp_path / "ratings.csv", rows), episodes=str(folder))
+    found, report = pairs(source, tmp_path, on_bad_sample="skip")
+    assert sides(found) == [(HIT, FAR)]
+    assert report["faults"]["by_reason"] == {"broken_rating": 1}
+
+
+def test_a_quote_without_an_end_is_told_with_its_line(tmp_path: Path) -> None:
+    folder = episode(tmp_path / "seen", "one", [HIT]).parent
+    lines = ["episode,step,response,rating", f'one,0,"{HIT}",5', f'one,0,"{FAR},1', *[f"one,0,{NOTHING},2"] * 9000]
+    (tmp_path / "ratings.csv").write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match=r"ratings\.csv:3: .*quote"):
+        pairs(HumanSource(ratings=str(tmp_path / "ratings.csv"), episodes=str(folder)), tmp_path, on_bad_sample="skip")
 
 
 PLAIN = "episode,step,response,rating\r\none,0,{hit},5\r\none,0,{far},1\r\n"

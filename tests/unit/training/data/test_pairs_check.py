@@ -174,6 +174,32 @@ def spoil(made: Path, number: int, **changes: Any) -> None:
     (made / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+# what a model's chat template would refuse, or read as something else, when the training is under way
+NO_PROMPTS: list[Any] = [
+    [],
+    [{"content": text_parts("a")}],
+    [{"role": ["user"], "content": text_parts("a")}],
+    [{"role": "tool", "content": text_parts("a")}],
+    [{"role": "system", "content": text_parts("a")}],
+    [{"role": "assistant", "content": text_parts("a")}, {"role": "user", "content": text_parts("a")}],
+    [{"role": "user", "content": text_parts("a")}, {"role": "assistant", "content": text_parts("a")}],
+    [{"role": "user", "content": text_parts("a"), "tool_calls": [{}]}],
+    [{"role": "system", "content": [{"type": "image"}]}, {"role": "user", "content": text_parts("a")}],
+    *(
+        [{"role": "user", "content": [part]}]
+        for part in (
+            {"text": "a"},
+            {"type": "text"},
+            {"type": ["text"], "text": "a"},
+            {"type": "video"},
+            {"type": "image_url", "image_url": {"url": "a.png"}},
+            {"type": "image", "image": "a.png"},
+            {"type": "text", "text": "a", "video": "a.mp4"},
+        )
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -185,6 +211,8 @@ def spoil(made: Path, number: int, **changes: Any) -> None:
         ({"prompt": [{"role": "user", "content": "Go on."}]}, "broken_line"),
         ({"prompt": [{"role": "user", "content": [{"type": "text", "text": None}]}]}, "broken_line"),
         ({"prompt": [{"role": "user"}]}, "broken_line"),
+        ({"images": ["x" * 300]}, "image_missing"),
+        *(({"prompt": prompt, "images": []}, "broken_line") for prompt in NO_PROMPTS),
         # two texts spell a token together
         ({"prompt": [{"role": "user", "content": text_parts("a<|im_", "end|>b")}], "images": []}, "special_token"),
     ],
