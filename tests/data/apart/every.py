@@ -1,6 +1,8 @@
 """All states, by their templates."""
 
 from tests.data.apart import (
+    after_documents,
+    after_files,
     bookings,
     folders,
     fresh_documents,
@@ -16,5 +18,5 @@ from tests.data.apart import (
 )
 
 assert all((bookings, folders, further, office, pages, several, shell, texts, writing))
-assert all((fresh_documents, fresh_files))
-STATES, FRESH = kit.STATES, kit.FRESH
+assert all((fresh_documents, fresh_files, after_documents, after_files))
+STATES, FRESH, AFTER = kit.STATES, kit.FRESH, kit.AFTER

@@ -25,6 +25,7 @@ from xml.sax.saxutils import escape
 
 SEED = 1000007
 FRESH_SEED = 1000017
+AFTER_SEED = 1000023
 KINDS = ("right", "wrong", "spoiled", "ambiguous")
 TRASH = ".local/share/Trash"
 
@@ -161,7 +162,10 @@ class Home:
 
 State = Callable[[Home], object]
 STATES: dict[str, dict[str, State]] = {}
-FRESH: dict[str, dict[str, State]] = {}  # a third author's, from the start states of FRESH_SEED
+# a third author's: from the start states of FRESH_SEED, and of AFTER_SEED with the other templates, which were judged
+# after the mends that the first brought
+FRESH: dict[str, dict[str, State]] = {}
+AFTER: dict[str, dict[str, State]] = {}
 
 
 def state(template: str, name: str, of: dict[str, dict[str, State]] = STATES) -> Callable[[State], State]:
@@ -186,6 +190,12 @@ def fresh(template: str, **makes: State) -> None:
     """Registers states of the third author by keywords."""
     for name, make in makes.items():
         state(template, name.replace("_", "-"), FRESH)(make)
+
+
+def after(template: str, **makes: State) -> None:
+    """Registers states of the third author's second round by keywords."""
+    for name, make in makes.items():
+        state(template, name.replace("_", "-"), AFTER)(make)
 
 
 def make(states: Mapping[str, Mapping[str, State]], starts: Path, out: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from eval.benchmarks.linux_desktop.registry import TEMPLATES
 from eval.scores.stats import wilson
 from tests.data.apart import kit
-from tests.data.apart.every import FRESH, STATES
+from tests.data.apart.every import AFTER, FRESH, STATES
 from tests.support.folder_stage import FolderStage
 from tests.support.judged_homes import judge_home, without_programs, write_start
 from tests.support.needs import lacking
@@ -33,13 +33,17 @@ def test_there_are_states_of_both_kinds_for_every_template_that_folders_show() -
 
 def test_the_third_authors_states_are_of_templates_drawn_at_random() -> None:
     assert {*FRESH} == {*random.Random(20261130).sample(sorted(STATES), 48)}
-    labels = Counter(state.split("-")[0] for states in FRESH.values() for state in states)
-    assert min(labels[kind] for kind in ("right", "wrong", "spoiled")) >= 70
+    assert {*AFTER} == {*STATES} - {*FRESH}
+    for of_all in (FRESH, AFTER):
+        labels = Counter(state.split("-")[0] for states in of_all.values() for state in states)
+        assert min(labels[kind] for kind in ("right", "wrong", "spoiled")) >= 70
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("authors", [(STATES, kit.SEED), (FRESH, kit.FRESH_SEED)], ids=["second", "third"])
+@pytest.mark.parametrize(
+    "authors", [(STATES, kit.SEED), (FRESH, kit.FRESH_SEED), (AFTER, kit.AFTER_SEED)], ids=["second", "third", "after"]
+)
 def test_of_anothers_states_nothing_right_is_refused_and_nothing_wrong_accepted(
     authors: tuple[Mapping[str, Mapping[str, kit.State]], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
