@@ -4,17 +4,30 @@ need): a number that was written down beside a reference stays the same, a formu
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-Scalar = str | float
+from eval.benchmarks.linux_desktop.formula_values import (
+    FUNCTIONS,
+    SIGNED,
+    SIGNS,
+    TIMES,
+    Area,
+    NotRead,
+    Scalar,
+    Value,
+    on_each,
+    one_of,
+    scalar,
+    whole,
+)
+
 Grid = Sequence[Sequence[Scalar]]
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<ref>\[[^\]]{1,200}\])|(?P<number>\d{1,15}(?:\.\d{1,15})?)|(?P<text>\"[^\"]{0,200}\")"
-    r"|(?P<name>[A-Za-z_][\w.]{0,100})|(?P<sign><>|<=|>=|[-+*/^%();=<>]))"
+    r"|(?P<name>[A-Za-z_][\w.]{0,100})|(?P<sign><>|<=|>=|[-+*/^%&:();=<>]))"
 )
 _CORNER: Final = re.compile(
     r"(?:\$?(?P<sheet>'(?:[^']|'')*'|[^.\[\]:']*))?\.(?:\$?(?P<column>[A-Z]{1,3}))?(?:\$?(?P<row>\d{1,7}))?"
@@ -22,22 +35,6 @@ _CORNER: Final = re.compile(
 LONGEST: Final = 2000  # characters of a formula that is read
 DEEPEST: Final = 40  # parts of a formula in each other, and names in each other
 LARGEST: Final = 20_000  # cells of a range
-
-
-class NotRead(Exception):
-    """The formula has something that is not known here, or that has no value."""
-
-
-@dataclass(frozen=True)
-class Area:
-    """The values of a range, and where its first cell is (column, row), from 0."""
-
-    rows: tuple[tuple[Scalar, ...], ...]
-    column: int
-    row: int
-
-
-Value = Scalar | Area
 
 
 @dataclass(frozen=True)
@@ -57,120 +54,22 @@ def worked_out(
     Raises NotRead.
     """
     text = formula.split(":=", 1)[-1] if formula.startswith(("of:", "oooc:")) else formula.removeprefix("=")
-    reader = _Reader(text, sheets, sheet, 0)
-    value = reader.all()
+    value = _Reader(text, sheets, sheet, place if array is None else None, 0).all()
     if isinstance(value, Area):
-        value = _one(value, array or (place[0] - value.column, place[1] - value.row))
+        value = one_of(value, array or (place[0] - value.column, place[1] - value.row))
     if isinstance(value, str) or not math.isfinite(value):
         raise NotRead("no number")
     return value
 
 
-def _one(area: Area, at: tuple[int, int]) -> Scalar:
-    """One value of an area; one row or one column stands for all beside it."""
-    column = 0 if len(area.rows[0]) == 1 else at[0]
-    row = 0 if len(area.rows) == 1 else at[1]
-    if not (0 <= row < len(area.rows) and 0 <= column < len(area.rows[0])):
-        raise NotRead("outside of the range")
-    return area.rows[row][column]
-
-
-def _number(value: Scalar) -> float:
-    if isinstance(value, str):
-        if value == "":
-            return 0.0
-        raise NotRead("a text")
-    return value
-
-
-_SIGNS: Final[dict[str, tuple[int, Callable[[float, float], float]]]] = {
-    "=": (1, operator.eq),
-    "<>": (1, operator.ne),
-    "<": (1, operator.lt),
-    ">": (1, operator.gt),
-    "<=": (1, operator.le),
-    ">=": (1, operator.ge),
-    "+": (2, operator.add),
-    "-": (2, operator.sub),
-    "*": (3, operator.mul),
-    "/": (3, operator.truediv),
-    "^": (5, operator.pow),
-}
-
-
-def _each(sign: Callable[[float, float], float], left: Value, right: Value) -> Value:
-    """An operation on two values; of areas, on each pair."""
-    if not isinstance(left, Area) and not isinstance(right, Area):
-        try:
-            return float(sign(_number(left), _number(right)))
-        except (ArithmeticError, TypeError, ValueError):
-            raise NotRead("no value") from None
-    first = left if isinstance(left, Area) else right
-    assert isinstance(first, Area)
-    high = max(len(each.rows) for each in (left, right) if isinstance(each, Area))
-    wide = max(len(each.rows[0]) for each in (left, right) if isinstance(each, Area))
-    rows = []
-    for row in range(high):
-        pairs = [
-            [_one(each, (column, row)) if isinstance(each, Area) else each for each in (left, right)]
-            for column in range(wide)
-        ]
-        rows.append(tuple(_of_pair(sign, one, other) for one, other in pairs))
-    return Area(tuple(rows), first.column, first.row)
-
-
-def _of_pair(sign: Callable[[float, float], float], left: Scalar, right: Scalar) -> float:
-    """One value of an operation on areas; nan where there is none: who does not show it does not need it."""
-    try:
-        return float(sign(_number(left), _number(right)))
-    except (NotRead, ArithmeticError, TypeError, ValueError):
-        return math.nan
-
-
-def _numbers(values: Sequence[Value]) -> list[float]:
-    """All numbers, as SUM takes them: texts of ranges are passed over."""
-    found: list[float] = []
-    for value in values:
-        if isinstance(value, Area):
-            found += [each for row in value.rows for each in row if not isinstance(each, str)]
-        else:
-            found.append(_number(value))
-    return found
-
-
-def _sum_of_products(values: Sequence[Value]) -> float:
-    product: Value = values[0]
-    for value in values[1:]:
-        product = _each(operator.mul, product, value)
-    return math.fsum(_numbers([product]))
-
-
-def _subtotal(values: Sequence[Value]) -> float:
-    if values[0] not in (9.0, 109.0):
-        raise NotRead("another subtotal")
-    return math.fsum(_numbers(values[1:]))
-
-
-_FUNCTIONS: Final[dict[str, Callable[[Sequence[Value]], float]]] = {
-    "SUM": lambda values: math.fsum(_numbers(values)),
-    "PRODUCT": lambda values: math.prod(_numbers(values)),
-    "SUMPRODUCT": _sum_of_products,
-    "SUBTOTAL": _subtotal,
-    "AVERAGE": lambda values: math.fsum(_numbers(values)) / len(_numbers(values)),
-    "COUNT": lambda values: float(len(_numbers(values))),
-    "ABS": lambda values: abs(*_numbers(values)),
-    "N": lambda values: _numbers(values)[0],
-    "ROUND": lambda values: round(_numbers(values)[0], int((*_numbers(values), 0)[1])),
-}
-
-
 class _Reader:
-    """Reads a formula from the left, and works it out on the way."""
+    """Reads a formula from the left, and works it out on the way. place: of its cell; None in an array formula, where
+    ROW() and COLUMN() are not read."""
 
-    def __init__(self, text: str, sheets: Sheets, sheet: str, deep: int) -> None:
+    def __init__(self, text: str, sheets: Sheets, sheet: str, place: tuple[int, int] | None, deep: int) -> None:
         if len(text) > LONGEST or deep > DEEPEST:
             raise NotRead("too long")
-        self.sheets, self.sheet, self.deep = sheets, sheet, deep
+        self.sheets, self.sheet, self.place, self.deep = sheets, sheet, place, deep
         self.tokens: list[tuple[str, str]] = []
         at = 0
         while at < len(text.rstrip()):
@@ -196,15 +95,19 @@ class _Reader:
     def peek(self) -> str:
         return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
 
+    def expect(self, sign: str) -> None:
+        if self.next()[1] != sign:
+            raise NotRead(sign)
+
     def sum(self, weakest: int) -> Value:
         """Operations that bind more than `weakest`."""
         self.deep += 1
         if self.deep > DEEPEST:
             raise NotRead("too deep")
         value = self.part()
-        while (sign := _SIGNS.get(self.peek())) is not None and sign[0] > weakest:
+        while (sign := SIGNS.get(self.peek())) is not None and sign[0] > weakest:
             self.next()
-            value = _each(sign[1], value, self.sum(sign[0]))
+            value = on_each(sign[1], value, self.sum(sign[0]))
         self.deep -= 1
         return value
 
@@ -215,74 +118,139 @@ class _Reader:
             value = float(text)
         elif kind == "text":
             value = text[1:-1]
-        elif kind == "ref":
-            value = self.range(text)
-        elif kind == "name" and self.peek() == "(":
+        elif kind == "name" and self.peek() == "(" and text.upper() not in _CELLS:
             value = self.call(text.upper())
-        elif kind == "name":
-            if text.casefold() not in self.sheets.names:
-                raise NotRead(text)
-            value = _Reader(self.sheets.names[text.casefold()], self.sheets, self.sheet, self.deep + 1).all()
+        elif kind in ("ref", "name"):
+            self.at -= 1
+            value = _one_cell(self.cells())
         elif text == "(":
             value = self.sum(0)
             self.expect(")")
         elif text in "+-":
-            value = _each(operator.mul, 1.0 if text == "+" else -1.0, self.sum(4))
+            value = on_each(TIMES, 1.0 if text == "+" else -1.0, self.sum(SIGNED))
         else:
             raise NotRead(text)
         while self.peek() == "%":
             self.next()
-            value = _each(operator.truediv, value, 100.0)
+            value = on_each(TIMES, value, 0.01)
         return value
 
-    def expect(self, sign: str) -> None:
-        if self.next()[1] != sign:
-            raise NotRead(sign)
-
     def call(self, name: str) -> Value:
-        if name == "OFFSET":
-            return self.offset()
-        if name not in _FUNCTIONS:
+        if name not in FUNCTIONS:
             raise NotRead(name)
         self.expect("(")
-        values = [self.sum(0)]
+        values = [self.sum(0), *self.others()]
+        try:
+            return FUNCTIONS[name](values)
+        except (ArithmeticError, IndexError, TypeError, ValueError):
+            raise NotRead(name) from None
+
+    def others(self) -> list[Value]:
+        """The arguments behind the first, to the closing bracket."""
+        values = []
         while self.peek() == ";":
             self.next()
             values.append(self.sum(0))
         self.expect(")")
-        try:
-            return float(_FUNCTIONS[name](values))
-        except (ArithmeticError, IndexError, TypeError, ValueError):
-            raise NotRead(name) from None
+        return values
 
-    def offset(self) -> Value:
-        """OFFSET(cell; rows; columns; height; width), all five."""
-        self.expect("(")
-        first = _CORNER.fullmatch(self.next()[1].strip("[]"))
-        numbers: list[int] = []
-        for _ in range(4):
-            self.expect(";")
+    def cells(self) -> Value:
+        """What a reference names; with a colon, all between two."""
+        found = self.named(*self.next())
+        while self.peek() == ":":
+            self.next()
+            other = self.named(*self.next())
+            if not isinstance(found, Area) or not isinstance(other, Area) or found.sheet != other.sheet:
+                raise NotRead(":")
+            ends = [(each.column + each.wide - 1, each.row + each.high - 1) for each in (found, other)]
+            begin = min(found.column, other.column), min(found.row, other.row)
+            found = self.area(found.sheet, begin, (max(x for x, _ in ends), max(y for _, y in ends)))
+        return found
+
+    def named(self, kind: str, text: str) -> Value:
+        """A reference, a function that gives one, or a name."""
+        if kind == "ref":
+            return self.range(text)
+        if self.peek() == "(" and text.upper() in _CELLS:
+            self.next()
+            return _CELLS[text.upper()](self)
+        if kind != "name" or text.casefold() not in self.sheets.names:
+            raise NotRead(text)
+        told = self.sheets.names[text.casefold()]
+        return _Reader(told, self.sheets, self.sheet, self.place, self.deep + 1).cells()
+
+    def first(self) -> Area:
+        """The first argument of a function that wants cells, not their values. Raises NotRead."""
+        before = self.at
+        value = self.cells()
+        if self.peek() not in (";", ")"):
+            self.at = before
             value = self.sum(0)
-            if not isinstance(value, float) or value % 1:
-                raise NotRead("OFFSET")
-            numbers.append(int(value))
-        self.expect(")")
-        column, row = (None, None) if first is None else _place(first)
-        down, right, high, wide = numbers
-        if first is None or column is None or row is None or min(column + right, row + down, high - 1, wide - 1) < 0:
+        if not isinstance(value, Area):
+            raise NotRead("no cells")
+        return value
+
+    def offset(self) -> Area:
+        """OFFSET(cells; rows; columns; height; width), the last two as the cells are where they are left out."""
+        area = self.first()
+        told = [whole(value) for value in self.others()]
+        if not 2 <= len(told) <= 4:
             raise NotRead("OFFSET")
-        left, top = column + right, row + down
-        return self.area(self.titled(first["sheet"]), (left, top), (left + wide - 1, top + high - 1))
+        down, right, high, wide = (*told, *(area.high, area.wide)[len(told) - 2 :])
+        left, top = area.column + right, area.row + down
+        if min(left, top, high - 1, wide - 1) < 0:
+            raise NotRead("OFFSET")
+        return self.area(area.sheet or self.sheet, (left, top), (left + wide - 1, top + high - 1))
+
+    def index(self) -> Area:
+        """INDEX(cells; row; column); 0, or what is left out, is all of them."""
+        area = self.first()
+        told = [whole(value) for value in self.others()]
+        row, column = (0, told[0]) if len(told) == 1 and area.high == 1 else (*told, 0, 0)[:2]
+        if not 0 <= row <= area.high or not 0 <= column <= area.wide:
+            raise NotRead("INDEX")
+        rows = area.rows[row - 1 : row] if row else area.rows
+        found = tuple(each[column - 1 : column] if column else each for each in rows)
+        return Area(found, area.column + max(column - 1, 0), area.row + max(row - 1, 0), area.sheet)
+
+    def indirect(self) -> Area:
+        """INDIRECT(text), where the text is as Calc writes a reference: Sheet.B2, $Sheet.$B$2:$B$6."""
+        words = scalar(self.sum(0))
+        if self.others() or not isinstance(words, str):
+            raise NotRead("INDIRECT")
+        corners = [each if "." in each else f".{each}" for each in words.upper().split(":")]
+        title = words.rpartition(".")[0] if ":" not in words else words.partition(":")[0].rpartition(".")[0]
+        corners[0] = f"{title}.{corners[0].rpartition('.')[2]}"
+        return self.range(f"[{':'.join(corners)}]")
+
+    def rows(self) -> Area:
+        return self.counted(1)
+
+    def columns(self) -> Area:
+        return self.counted(0)
+
+    def counted(self, axis: int) -> Area:
+        """ROW and COLUMN of cells, or of the formula's own."""
+        if self.peek() == ")":
+            self.next()
+            if self.place is None:
+                raise NotRead("in an array formula")
+            return Area(((float(self.place[axis] + 1),),), *self.place)
+        area = self.first()
+        self.expect(")")
+        if axis:
+            return Area(tuple((float(area.row + y + 1),) for y in range(area.high)), area.column, area.row)
+        return Area((tuple(float(area.column + x + 1) for x in range(area.wide)),), area.column, area.row)
 
     def titled(self, told: str | None) -> str:
         """The sheet that a reference names, or this one."""
-        name = (told or "").strip()
+        name = (told or "").strip().removeprefix("$")
         name = name[1:-1].replace("''", "'") if name.startswith("'") else name
         if (name or self.sheet) not in self.sheets.values:
             raise NotRead(name)
         return name or self.sheet
 
-    def range(self, text: str) -> Value:
+    def range(self, text: str) -> Area:
         first, _, last = text[1:-1].partition(":")
         one = _CORNER.fullmatch(first)
         two = _CORNER.fullmatch(last) if last else one
@@ -292,8 +260,6 @@ class _Reader:
         (left, top), (right, bottom) = _place(one), _place(two)
         if (left is None and top is None) or (not last and (left is None or top is None)):
             raise NotRead(text)
-        if not last and left is not None and top is not None:
-            return _at(self.sheets.values[sheet], left, top)
         begin = left or 0, top or 0
         end = LARGEST if right is None else right, LARGEST if bottom is None else bottom  # whole rows, whole columns
         other = (two["sheet"] or "").strip().strip("'")
@@ -310,9 +276,8 @@ class _Reader:
         bottom, right = min(bottom, max(top, len(rows))), min(right, left + 50)
         if (bottom - top + 1) * (right - left + 1) > LARGEST:
             raise NotRead("too large")
-        return Area(
-            tuple(tuple(_at(rows, x, y) for x in range(left, right + 1)) for y in range(top, bottom + 1)), left, top
-        )
+        values = tuple(tuple(_at(rows, x, y) for x in range(left, right + 1)) for y in range(top, bottom + 1))
+        return Area(values, left, top, sheet)
 
     def through(self, first: str, last: str, begin: tuple[int, int], end: tuple[int, int]) -> Area:
         """The same cells of all sheets from one to another, below each other."""
@@ -341,3 +306,17 @@ def _place(corner: re.Match[str]) -> tuple[int | None, int | None]:
 
 def _at(rows: Grid, column: int, row: int) -> Scalar:
     return rows[row][column] if row < len(rows) and column < len(rows[row]) else ""
+
+
+def _one_cell(value: Value) -> Value:
+    """A single cell is its value."""
+    return value.rows[0][0] if isinstance(value, Area) and value.high == value.wide == 1 else value
+
+
+_CELLS: Final = {
+    "OFFSET": _Reader.offset,
+    "INDEX": _Reader.index,
+    "INDIRECT": _Reader.indirect,
+    "ROW": _Reader.rows,
+    "COLUMN": _Reader.columns,
+}

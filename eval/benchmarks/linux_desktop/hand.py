@@ -60,6 +60,10 @@ class Hand:
             raise OracleLost(f"not to be seen: {what}")
         return found
 
+    def soon(self, look: Callable[[], T | None]) -> Generator[Expected, Tree, T | None]:
+        """Waits a little until `look` gives something; None when it did not."""
+        return (yield from self._looks(look, LOOKS_OF_KEY))
+
     def _looks(self, look: Callable[[], T | None], looks: int) -> Generator[Expected, Tree, T | None]:
         """Waits until `look` gives something; None when it did not, as often as `looks`, while every program rested. A
         look at programs that are at work does not count: a busy machine shows later, and it shows the same."""
@@ -151,7 +155,7 @@ class Hand:
         yield from self.type(path)
         for _ in range(ENTERS):  # the dialog does not take the key while it still reads the folder of the path
             yield from self.press("enter")
-            closed = yield from self._looks(lambda: None if self.seen("file chooser|dialog") else True, LOOKS_OF_KEY)
+            closed = yield from self.soon(lambda: None if self.seen("file chooser|dialog") else True)
             if closed:
                 return
         raise OracleLost("the dialog for files does not close")

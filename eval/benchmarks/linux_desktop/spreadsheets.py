@@ -11,7 +11,8 @@ from typing import Final
 from eval.benchmarks.linux_desktop.document_frame import frame_changes, frozen
 from eval.benchmarks.linux_desktop.document_styles import PLAIN, DocumentStyles, Marks
 from eval.benchmarks.linux_desktop.documents import Cell, SheetCell, at, parsed, qualified, refers_to, sheets
-from eval.benchmarks.linux_desktop.formulas import NotRead, Sheets, worked_out
+from eval.benchmarks.linux_desktop.formula_values import NotRead
+from eval.benchmarks.linux_desktop.formulas import Sheets, worked_out
 
 TRIES: Final = 3  # other numbers with which a formula is worked out
 CLOSE: Final = 1e-6
@@ -94,14 +95,16 @@ class Workbook:
 
     def follows(self, sheet: str, name: str, inputs: Collection[str], wanted: Callable[[Numbers], float]) -> bool:
         """Whether the formula of a cell works out what is wanted, also of other numbers in the cells `inputs`
-        (Sheet!B2). A formula that is not read here counts if it names all of them and has no number of its own."""
+        (Sheet!B2), in all and in each alone. A formula that is not read here counts if it names all of them and has
+        no number of its own."""
         cell = at(self.sheets.get(sheet, []), name)
         if not cell.formula:
             return False
         draws = random.Random(f"{name} {sorted(inputs)}")
         place = _place(name)
-        for _ in range(TRIES):
-            numbers = {each: float(draws.randint(1001, 9999)) for each in inputs}
+        drawn = [{each: float(draws.randint(1001, 9999)) for each in inputs} for _ in range(TRIES)]
+        kept = {each: self._number(each) for each in inputs}  # a formula may know the numbers that are there
+        for numbers in (*drawn, *({**kept, each: drawn[0][each]} for each in inputs)):
             grids = {
                 title: [
                     [numbers.get(f"{title}!{letters(x)}{y + 1}", each.value) for x, each in enumerate(row)]
@@ -116,6 +119,12 @@ class Workbook:
             if abs(found - wanted(numbers)) > CLOSE * abs(wanted(numbers)):
                 return False
         return True
+
+    def _number(self, where: str) -> float:
+        """The number in a cell (Sheet!B2); 0.0 of another value."""
+        sheet, _, name = where.partition("!")
+        value = at(self.sheets.get(sheet, []), name).value
+        return value if isinstance(value, float) else 0.0
 
     def _only_refers(self, formula: str, inputs: Collection[str]) -> bool:
         whole = formula + "".join(told for name, told in self.names.items() if name in formula.casefold())

@@ -1,11 +1,11 @@
 """Further end states of templates of every family, written on 30 November after the others were judged."""
 
 from tests.data.apart.kit import Home, states
-from tests.data.apart.office import COST, OUT, at, costs, edit, formula, shown, sort, total, value
+from tests.data.apart.office import BOLD, COST, OUT, at, costs, edit, formula, shown, sort, total, value
 from tests.data.apart.pages import HOST, marked
 from tests.data.apart.shell import ADD, ALIAS, ALIASES, PACK
 from tests.data.apart.texts import KEYS, NAMES, SET, TABLE
-from tests.data.apart.writing import BOLD, CHEESE, FOURTH, LINES, LIST, MOVED, NAPLES, WORD, lined, paragraphs
+from tests.data.apart.writing import CHEESE, FOURTH, LINES, LIST, MOVED, NAPLES, WORD, lined, paragraphs
 from tests.data.apart.writing import LAST as LAST_LINE
 
 

@@ -24,6 +24,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 SEED = 1000007
+FRESH_SEED = 1000017
+AFTER_SEED = 1000023
 KINDS = ("right", "wrong", "spoiled", "ambiguous")
 TRASH = ".local/share/Trash"
 
@@ -160,15 +162,19 @@ class Home:
 
 State = Callable[[Home], object]
 STATES: dict[str, dict[str, State]] = {}
+# a third author's: from the start states of FRESH_SEED, and of AFTER_SEED with the other templates, which were judged
+# after the mends that the first brought
+FRESH: dict[str, dict[str, State]] = {}
+AFTER: dict[str, dict[str, State]] = {}
 
 
-def state(template: str, name: str) -> Callable[[State], State]:
+def state(template: str, name: str, of: dict[str, dict[str, State]] = STATES) -> Callable[[State], State]:
     """Registers a state; ValueError for a name without a label, or one that is there already."""
-    if name.split("-")[0] not in KINDS or name in STATES.get(template, {}):
+    if name.split("-")[0] not in KINDS or name in of.get(template, {}):
         raise ValueError(f"{template}: state {name!r}")
 
     def keep(make: State) -> State:
-        STATES.setdefault(template, {})[name] = make
+        of.setdefault(template, {})[name] = make
         return make
 
     return keep
@@ -178,6 +184,18 @@ def states(template: str, **makes: State) -> None:
     """Registers states by keywords: `right_by_sed=...` is `right-by-sed`."""
     for name, make in makes.items():
         state(template, name.replace("_", "-"))(make)
+
+
+def fresh(template: str, **makes: State) -> None:
+    """Registers states of the third author by keywords."""
+    for name, make in makes.items():
+        state(template, name.replace("_", "-"), FRESH)(make)
+
+
+def after(template: str, **makes: State) -> None:
+    """Registers states of the third author's second round by keywords."""
+    for name, make in makes.items():
+        state(template, name.replace("_", "-"), AFTER)(make)
 
 
 def make(states: Mapping[str, Mapping[str, State]], starts: Path, out: Path) -> None:

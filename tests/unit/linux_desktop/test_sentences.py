@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+import dataclasses
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 
-from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.drawing import KINDS, WordPool
 from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.solutions import commands
+from eval.benchmarks.linux_desktop.template import Instance
 from eval.benchmarks.linux_desktop.templates import web_rooms, web_shop
 from eval.desktops.home import REST
 from tests.support.cases import every_case
@@ -21,10 +25,14 @@ INFEASIBLE = [name for name, template in TEMPLATES.items() if template.about.inf
 TWINS = {name: TEMPLATES[name].about.twin or "" for name in INFEASIBLE}
 
 
+@cache
+def drawn(name: str, split: str = "test") -> list[Instance]:
+    return [instance(name, split, FIRST[split] + number) for number in range(DRAWN)]
+
+
 @every_case("name", TEMPLATES)
 def test_a_template_asks_for_many_things(name: str) -> None:
-    asked = {instance(name, "test", FIRST["test"] + number).instruction for number in range(DRAWN)}
-    assert len(asked) >= FEWEST
+    assert len({task.instruction for task in drawn(name)}) >= FEWEST
 
 
 @every_case("name", TEMPLATES)
@@ -34,6 +42,22 @@ def test_an_instruction_says_what_may_change_and_marks_exact_texts_by_quotes(nam
         assert task.instruction == f"{task.request} {REST}"
         assert " - " not in task.instruction
         assert task.request.endswith((".", '".')), task.request
+
+
+PLURAL = "|".join(word for word in KINDS["thing"] if word.endswith("s"))
+SINGULAR = "|".join(word for word in KINDS["thing"] if not word.endswith("s"))
+UNGRAMMATICAL = re.compile(
+    rf"\b(?:an?|one|each|every|much|this|that) (?:{PLURAL})\b|\b(?:many|few|these|those|an?|one) (?:{SINGULAR})\b"
+    rf"|(?<!boxes of )\b(?:{SINGULAR}) (?:there )?(?:are|were|have)\b|(?<!price of )\b(?:{PLURAL}) (?:is|was|has)\b"
+    r"|\b(?:a [aeio]|an [^aeiou\W])|\b(\w+) \1\b|  | [,;:]|\(s\)"
+)
+
+
+@every_case("name", TEMPLATES)
+def test_an_instruction_is_grammatical_with_every_word_that_is_drawn(name: str) -> None:
+    """Of things that are counted and of those that are not: no "many rice", no "a doors", no word twice."""
+    for task in (*drawn(name), *drawn(name, "train")):
+        assert UNGRAMMATICAL.search(task.request) is None, task.request
 
 
 @every_case("name", INFEASIBLE)
@@ -99,10 +123,35 @@ LINES = (
 
 @every_case("name", LINES)
 def test_no_line_is_meant_more_than_twice_as_often_as_its_share(name: str) -> None:
-    tasks = [instance(name, "test", FIRST["test"] + number) for number in range(DRAWN)]
+    tasks = drawn(name)
     many = len(getattr(tasks[0], "lines", getattr(tasks[0], "things", ())))
     found = Counter(getattr(task, "number", getattr(task, "row", None)) for task in tasks)
     assert max(found.values()) <= 2 * DRAWN / many
+
+
+def hidden_places(task: Instance) -> Iterator[tuple[str, int, int]]:
+    """What was drawn and is one of several that were drawn, where the instruction does not tell which: the names of
+    both, its place among them, and how many there are."""
+    told = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+    for name, value in told.items():
+        for several, values in told.items():
+            one = isinstance(values, tuple) and values.count(value) == 1 < len(values)
+            if one and not re.search(rf"\b{re.escape(str(value))}\b", task.instruction):
+                yield f"{name} of {several}", values.index(value), len(values)
+
+
+@every_case("name", TEMPLATES)
+def test_no_place_among_several_is_drawn_more_than_twice_as_often_as_its_share(name: str) -> None:
+    found = defaultdict[str, list[tuple[int, int]]](list)
+    for task in drawn(name):
+        for which, place, many in hidden_places(task):
+            found[which].append((place, many))
+    for which, places in found.items():
+        if len(places) < DRAWN / 2:
+            continue
+        for place, times in Counter(place for place, _ in places).items():
+            share = sum(1 / many for _, many in places if place < many)
+            assert times <= 2 * share, f"{which}: {place}: {times} of {len(places)}"
 
 
 def test_who_knows_the_answer_needs_the_screen_for_few_tasks_and_the_templates_say_so() -> None:

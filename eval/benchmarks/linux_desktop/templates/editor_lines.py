@@ -179,7 +179,10 @@ class ChangeNumber(EditorLines):
 
     @property
     def wish(self) -> str:
-        return f"It says how many {self.thing} there are. {self.more} more have come: change the number in that line."
+        return (
+            f"Each line has a number of boxes, and what is in them. {self.more} more boxes of {self.thing} have come: "
+            "change the number in that line."
+        )
 
     @property
     def after(self) -> list[str]:

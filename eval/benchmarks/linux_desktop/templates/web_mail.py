@@ -59,7 +59,10 @@ def drawn_messages(pool: WordPool, senders: int = MESSAGES) -> tuple[Message, ..
     amounts = pool.numbers(10, 400, MESSAGES)
     made = [
         Message(
-            0, names[number % senders], f"About the {topic}", f"For the {topic} we need {amount} {thing}.\nThank you"
+            0,
+            names[number % senders],
+            f"About the {topic}",
+            f"For the {topic} we need {amount} boxes of {thing}.\nThank you",
         )
         for number, (topic, thing, amount) in enumerate(zip(topics, things, amounts, strict=True))
     ]
@@ -99,7 +102,7 @@ class AnswerQuestion(MailTask):
         asking = next(name for name in pool.words("name", MESSAGES + 1) if name not in names)
         question = Message(MESSAGES + 1, asking, "A question", "")
         source = pool.choose(messages)
-        text = f"How many {source.thing} do we need for the {source.subject[10:]}?"
+        text = f"How many boxes of {source.thing} do we need for the {source.subject[10:]}?"
         return cls((*messages, Message(question.id, asking, question.subject, text)), asking, source.id)
 
     @property
@@ -117,8 +120,8 @@ class AnswerQuestion(MailTask):
     @property
     def request(self) -> str:
         return (
-            f"{self.asking} asks by mail how many {self.thing} are needed. The answer is in another message. Reply to "
-            "the question with one message whose text is the number and nothing else. Move nothing."
+            f"{self.asking} asks by mail how many boxes of {self.thing} are needed. The answer is in another message. "
+            "Reply to the question with one message whose text is the number and nothing else. Move nothing."
         )
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
