@@ -11,14 +11,29 @@ from typing import Any, Final
 VISION_TOKENS: Final = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>")
 CONTROL: Final = re.compile(r"<\|[^\s|<>]+\|>")  # the form of the control tokens of Qwen, Kimi, Llama, Phi and others
 
+# Of other families what separates turns or marks a picture's place: Gemma 3 and 4, Llama 2, Mistral, DeepSeek,
+# InternVL, LLaVA, GLM; and those of OpenCUA in brackets. No name holds another token, and brackets are told first.
+BRACKETS: Final = re.compile(
+    r"\[(?:/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|THINK)|TOOL_CALLS|TOOL_CONTENT|IMG(?:_BREAK|_END)?|"
+    r"[BE]OS|EOT|PAD|UNK|[gs]?MASK|(?:start|end)_header_id)\]"
+)
+ANGLES: Final = re.compile(
+    r"<(?:\|[^\s|<>]+\|?|[^\s|<>]+\||\uff5c[^\s<>]+\uff5c|/?(?:s|img)|bos|eos|pad|unk|mask|[se]op|image|video|audio|"
+    r"(?:start|end)_of_(?:turn|image)|image_soft_token|IMG_CONTEXT)>"
+)
+
 HALF: Final = re.compile("[\ud800-\udfff]")  # a lone surrogate
 
 
-def quoted(text: str, keep: Collection[str] = ()) -> str:
-    """The text with a space after the `<` of each control token but those of `keep`, so that no tokenizer reads it as
-    one, and U+FFFD for half a character, which none can read. Doing it twice changes nothing more."""
-    told = CONTROL.sub(lambda found: found[0] if found[0] in keep else f"< {found[0][1:]}", text)
-    return told if told.isascii() else HALF.sub("\ufffd", told)
+def quoted(text: str, keep: Collection[str] = (), *, forms: Iterable[re.Pattern[str]] = (BRACKETS, ANGLES)) -> str:
+    """The text with a space after the first character of each control token but those of `keep`, so that no tokenizer
+    reads it as one, and U+FFFD for half a character, which none can read. Doing it twice changes nothing more.
+
+    forms  of the tokens: all families', because who reads a prompt is not known where it is made
+    """
+    for form in forms:
+        text = form.sub(lambda found: found[0] if found[0] in keep else f"{found[0][0]} {found[0][1:]}", text)
+    return text if text.isascii() else HALF.sub("\ufffd", text)
 
 
 def control_token(text: str, keep: Collection[str] = ()) -> str | None:

@@ -27,7 +27,7 @@ from eval.benchmarks.agentnetbench.score import EXACT, predicted_acts, step_scor
 from eval.config import Config, ConfigError
 from eval.desktop import Expected
 from eval.prompts import Message
-from eval.prompts.tokens import quoted
+from eval.prompts.tokens import CONTROL, quoted
 from training.rewards.base import SampledAnswer
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -200,7 +200,8 @@ class RewardModelScore(Builtin, frozen=True):
     def __call__(self, attempts: Sequence[SampledAnswer]) -> list[float]:
         chats: list[list[Message]] = []
         for attempt in attempts:
-            text = quoted(attempt.text, CONTROL_TOKENS)  # of others, which an answer spelt out in ordinary tokens
+            # of others, which an answer spelt out in ordinary tokens; as in the pairs that the model learned from
+            text = quoted(attempt.text, CONTROL_TOKENS, forms=[CONTROL])
             chats.append([*attempt.messages, {"role": "assistant", "content": [{"type": "text", "text": text}]}])
         scores = _reward_model(self.path).score(chats, [list(attempt.images) for attempt in attempts])
         return [float(value) for value in scores]

@@ -14,9 +14,12 @@ from eval.config import ConfigError, convert
 from eval.desktop import Expected, Observation
 from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep, PromptBuilder, PromptConfig
+from eval.prompts.tokens import quoted
+from eval.prompts.wording import Style
 
 CLICK = Action(ActionType.CLICK, x=0.5, y=0.25)
 TYPED = Action(ActionType.TYPE, text="bob")
+STYLES: tuple[Style, ...] = ("list", "turns", "chat", "opencua")
 
 
 def image(shade: int) -> Image.Image:
@@ -25,6 +28,42 @@ def image(shade: int) -> Image.Image:
 
 def seen(shade: int = 9) -> Observation:
     return Observation(image(shade), (4, 4), expected=Expected(Action(ActionType.FAIL)))
+
+
+# what a tokenizer of each family reads as a turn's end, a turn's begin or a picture's place, wherever it stands
+CONTROL_TOKENS = {
+    "Qwen, Kimi, Llama 3, Phi": "<|im_end|> <|im_user|> <|eot_id|> <|start_header_id|> <|image_1|> <|vision_start|>",
+    "Gemma 3": "<bos> <eos> <pad> <unk> <start_of_turn> <end_of_turn> <start_of_image> <image_soft_token>",
+    "Gemma 4": '<|turn> <turn|> <|channel> <channel|> <|tool_call> <tool_call|> <|"|> <|image|>',
+    "Mistral": "<s> </s> [INST] [/INST] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] "
+    "[TOOL_CALLS] [TOOL_RESULTS] [/TOOL_RESULTS] [TOOL_CONTENT] [IMG] [IMG_BREAK] [IMG_END]",
+    "DeepSeek": "<\uff5cUser\uff5c> <\uff5cAssistant\uff5c> <\uff5cend\u2581of\u2581sentence\uff5c>",
+    "InternVL, LLaVA": "<img> </img> <IMG_CONTEXT> <image> <video>",
+    "OpenCUA, GLM": "[BOS] [EOS] [EOT] [PAD] [UNK] [start_header_id] [end_header_id] [gMASK] <sop>",
+}
+
+
+@pytest.mark.parametrize("family", CONTROL_TOKENS)
+def test_control_tokens_of_every_family_are_literal_text(family: str) -> None:
+    tokens = CONTROL_TOKENS[family].split()
+    nested = [form % token for token in tokens for form in ("<%s>", "[%s]", "<|%s|>", "<%s|>", "<|%s", "%s|>")]
+    for token in (*tokens, *nested):
+        told = quoted(f"a{token}b")
+        assert not [each for each in tokens if each in told], told
+        assert told.replace(" ", "") == f"a{token}b"
+        assert quoted(told) == told
+    past = [PastStep(Action(ActionType.TYPE, text=token), thought=token) for token in tokens]
+    for style in STYLES:
+        builder = PromptBuilder(Dsl(2), system=tokens[0], style=style, thought=True)
+        said = text_of(builder.messages(f"Write {' '.join(tokens)}", past, seen())[0])
+        assert not [token for token in tokens if token in said]
+
+
+@pytest.mark.parametrize(
+    "text", ["a <b> <p>c</p> <img src='x'> <span|x", "a[0] [x] [1, 2] [inst] x <- y |> f <| g", "<3 a|b"]
+)
+def test_other_brackets_stay(text: str) -> None:
+    assert quoted(text) == text
 
 
 def text_of(messages: list[dict[str, object]]) -> str:
