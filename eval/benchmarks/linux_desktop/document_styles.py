@@ -79,6 +79,14 @@ class DocumentStyles:
             marks.add("indented")
         return frozenset(marks)
 
+    def departs(self, family: str, style: str, base: str) -> bool:
+        """Whether a style of a paragraph, or of a part of its text, says otherwise than the paragraph style `base`."""
+        told = self._properties("paragraph", base)
+        own = {name: value for name, value in self._properties(family, style).items() if value != told.get(name)}
+        weight = () if qualified("fo", "font-weight") in told else ("normal",)
+        says = (*_MARKS.values(), *((*name, none) for name, none in _SHAPES.items()), ("fo", "font-weight", weight))
+        return any(_says(own, *each) for each in says)
+
     def seen_when_empty(self, style: str) -> bool:
         """Whether a cell of this style that holds nothing is seen: by its background or its border."""
         found = self._properties("table-cell", style)

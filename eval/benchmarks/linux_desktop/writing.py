@@ -13,6 +13,7 @@ from eval.benchmarks.linux_desktop.document_styles import DocumentStyles, Marks
 from eval.benchmarks.linux_desktop.documents import package, parsed, qualified
 
 TEXT: Final = "application/vnd.oasis.opendocument.text"
+HEADING: Final = "Heading_20_1"  # the name of the style Heading 1 in every language
 NESTED: Final = 50  # elements in each other that are read
 ADDED: Final = (("table", "table"), ("draw", "frame"), ("office", "annotation"), ("text", "note"), ("text", "section"))
 
@@ -27,7 +28,8 @@ def text_file(lines: Sequence[str]) -> bytes:
 class Paragraph:
     """A paragraph that was saved. `level`: of a heading, from 1; 0 for others; `runs`: its text in parts, each with how
     it looks; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table;
-    `styles`: the names of its style and of those that this builds on."""
+    `styles`: the names of its style and of those that this builds on; `departs`: a heading that looks otherwise than
+    the style HEADING, or a part of it does."""
 
     text: str
     level: int = 0
@@ -35,6 +37,7 @@ class Paragraph:
     listed: bool = False
     cell: bool = False
     styles: tuple[str, ...] = ()
+    departs: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,10 @@ def _read(
             level = each.get(qualified("text", "outline-level"), "0") if each.tag == qualified("text", "h") else "0"
             number = int(level) if level.isascii() and level.isdigit() and len(level) < 3 else 0
             styles = looks.chain("paragraph", each.get(qualified("text", "style-name"), ""))
-            found.append(Paragraph(_plain(each), number, _runs(looks, each), bool(listed), cell, tuple(styles)))
+            departs = HEADING in styles and _departs(looks, each)
+            found.append(
+                Paragraph(_plain(each), number, _runs(looks, each), bool(listed), cell, tuple(styles), departs)
+            )
         else:
             inside = listed
             if each.tag == qualified("text", "list"):  # one within another has its style, where it names none
@@ -103,6 +109,13 @@ def _read(
                 inside = style not in numbered if style is not None else listed is not False
             table = each.tag == qualified("table", "table")
             _read(looks, each, found, numbered, inside, cell or table, deep + 1)
+
+
+def _departs(looks: DocumentStyles, heading: ElementTree.Element) -> bool:
+    name = qualified("text", "style-name")
+    spans = (each.get(name, "") for each in heading.iter(qualified("text", "span")))
+    own = looks.departs("paragraph", heading.get(name, ""), HEADING)
+    return own or any(looks.departs("text", style, HEADING) for style in spans)
 
 
 def _plain(element: ElementTree.Element, deep: int = 0) -> str:

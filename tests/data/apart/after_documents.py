@@ -318,5 +318,5 @@ after(
     wrong_meal=lambda home: sure(registered(home, meal="with fish")),
     wrong_city=lambda home: sure(registered(home, city="Kiel")),
     wrong_two_extras=lambda home: sure(registered(home, extras=["certificate", "book"])),
-    spoiled_two_days=lambda home: sure(registered(sure(registered(home)), day="2027-08-18")),
+    spoiled_two_days=lambda home: sure(registered(sure(registered(home)), day="2027-08-14")),
 )

@@ -291,7 +291,7 @@ after(
         "for line in open('journal.csv'): s[line.split(';')[1]] += int(line.split(';')[2])\n"
         "print(*(f'{c} {s[c]}' for c in sorted(s)), sep='\\n', file=open('museum.txt', 'w'))\""
     ),
-    wrong_by_the_sum=sh(f"{SUMS} -k2n > museum.txt; sort -k2n -o museum.txt museum.txt"),
+    wrong_by_the_sum=sh(f"{SUMS} -k2nr > museum.txt"),
     wrong_counted=sh("cut -d';' -f2 journal.csv | sort | uniq -c | awk '{ print $2, $1 }' > museum.txt"),
     wrong_whole_sum_too=sh(
         f"{SUMS} > museum.txt; awk '{{ s += $2 }} END {{ print \"total\", s }}' museum.txt >> museum.txt"

@@ -19,6 +19,7 @@ from tests.support.judged_homes import score_now, without_programs
 from tests.unit.linux_desktop.solutions import solve
 
 SEED = 1_000_000
+SIZE = '<style:text-properties fo:font-size="30pt"/>'
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +95,34 @@ def test_a_heading_has_its_style(name: str, parent: str, right: bool, tmp_path: 
     heading = f'<text:h{told} text:outline-level="1">{task.line}</text:h>'
     lines = [heading if line == task.line else solutions.paragraph(line) for line in task.lines]
     styles = solutions.style(name, "paragraph", "", parent) if parent else ""
+    (tmp_path / task.file).write_bytes(solutions.text(lines, styles))
+    assert judged(stage).success == right
+
+
+@pytest.mark.parametrize("where", ["paragraph", "text"])
+@pytest.mark.parametrize(
+    ("properties", "right"),
+    [
+        ("", True),
+        (solutions.BOLD, True),  # as the style is
+        ('<style:text-properties fo:font-style="italic"/>', False),
+        ('<style:text-properties fo:color="#ff0000"/>', False),
+        (SIZE, False),
+    ],
+)
+def test_a_heading_looks_as_its_style(properties: str, right: bool, where: str, tmp_path: Path) -> None:
+    stage = solved("writer-heading", tmp_path)
+    task = instance("writer-heading", "test", SEED)
+    assert isinstance(task, writer.Heading)
+    of_paragraph, of_span = (properties, "") if where == "paragraph" else ("", properties)
+    styles = (
+        solutions.style("Heading_20_1", "paragraph", f"{SIZE.replace('30', '18')}{solutions.BOLD}")
+        + solutions.style("P1", "paragraph", of_paragraph, "Heading_20_1")
+        + solutions.style("T1", "text", of_span)
+    )
+    words = f'<text:span text:style-name="T1">{task.line}</text:span>'
+    heading = f'<text:h text:style-name="P1" text:outline-level="1">{words}</text:h>'
+    lines = [heading if line == task.line else solutions.paragraph(line) for line in task.lines]
     (tmp_path / task.file).write_bytes(solutions.text(lines, styles))
     assert judged(stage).success == right
 

@@ -13,13 +13,12 @@ from eval.benchmarks.linux_desktop.hand import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import OPTIONS, save
-from eval.benchmarks.linux_desktop.writing import Written, text_file, written
+from eval.benchmarks.linux_desktop.writing import HEADING, Written, text_file, written
 from eval.desktops.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 WRITER: Final = "lowriter"
 LINES: Final = 5
-HEADING: Final = "Heading_20_1"  # the style's name in every language
 
 
 async def open_text(stage: DesktopStage, file: str, content: bytes) -> None:
@@ -176,7 +175,10 @@ class Heading(TextTask):
         heading = len(mine) == 1 and mine[0].level == 1 and HEADING in mine[0].styles
         return judged(
             ("it is a heading", 1.0, heading and self.kept(found)),
-            spoiled=self.changed(found, self.line),
+            spoiled={
+                **self.changed(found, self.line),
+                "the heading looks otherwise than its style": any(each.departs for each in mine),
+            },
         )
 
     def oracle(self, hand: Hand) -> Work:
