@@ -25,12 +25,14 @@ from eval.desktop import Desktop, Interface, SetupFailed
 from eval.environments.registry import ENVIRONMENTS, EnvironmentName, environment, for_hacker, tasks_of
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
-from eval.prompts import PromptConfig
+from eval.prompts import PromptBuilder, PromptConfig
+from eval.prompts.demonstrations import Rule
 from eval.records.earlier_results import repeated, take_over
 from eval.records.task_record import Count
 from eval.rollout.loop import Rollout, RolloutLimits, check_interface, rollout
 from eval.rollout.rank_sharing import ranks_here
 from eval.rollout.task_run import hacker_gains
+from eval.scores import arms
 from eval.scores.summary import MetricRow, summarise, table, write_summary
 
 __all__ = ["ENVIRONMENTS", "EvaluatedTasks", "RunConfig", "environment", "evaluate", "main"]
@@ -77,6 +79,8 @@ class RunConfig(Config, frozen=True):
                    again, where the rules allow it. A limit of steps may be higher here, and the task set newer
     keep_episodes  of the tasks in their order, so many that failed, and so many that were solved, keep their episode
                    folder with pictures; failures are what a person looks at first
+    arms           evaluates the agent once with each of these rules in place of prompt.demonstration's, such as [none,
+                   control, wrong, right], and says how they differ, paired by task (arms.json)
     within         numbers of answers, such as [15, 50]: the results also say which tasks were solved by an episode of
                    so many. Each is a lower bound: an agent that knows of a limit may need fewer. A published score is
                    of a run with its own limit
@@ -97,6 +101,7 @@ class RunConfig(Config, frozen=True):
     trials: Count = 1
     earlier: str | None = None
     keep_episodes: Annotated[int, msgspec.Meta(ge=0)] = 12
+    arms: tuple[Rule, ...] = ()
     within: tuple[Count, ...] = ()
 
 
@@ -127,7 +132,8 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     Raises ConfigError, also for a task without the demonstration that it needs, and SetupFailed when not one task could
     be run.
     """
-    names = [config.agent.name, *(baseline.name for baseline in config.baselines)]
+    players = _players(config)
+    names = [chosen.name for chosen, _ in players]
     if len(set(names)) < len(names):
         raise ConfigError(f"agents need different names, not {', '.join(names)}")
     world = environment(config.environment)
@@ -141,8 +147,8 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     most = max(config.limits.steps_of(task) for task in tasks)
     if config.within and config.within[-1] > most:
         raise ConfigError(f"within: {config.within[-1]}; no episode has more than {most} answers")
-    builder = config.prompt.builder()
-    builder.check(tasks)
+    for _, builder in players:
+        builder.check(tasks)
     grounder = None if config.grounder is None else make_grounder(config.grounder)
 
     def make_desktop(agent: EvaluatedConfig) -> Desktop:
@@ -155,8 +161,9 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     written = dict(config.options) if told_besides is None else {**config.options, **told_besides(config.options)}
     rows: list[MetricRow] = []
     if ranks is not None:
-        ranks.last = len(config.baselines)
-    for number, chosen in enumerate([config.agent, *config.baselines]):
+        ranks.last = len(players) - 1
+    units: dict[str, dict[str, arms.Unit]] = {}
+    for number, (chosen, builder) in enumerate(players):
         agent = make_agent(chosen, builder)
         check_interface(agent, config.interface)
         results = asyncio.run(
@@ -184,16 +191,36 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
             continue
         records = [result.record for result in results]
         told = {"version": _edition(config.version, written), "split": config.split}
+        if number < len(config.arms):
+            units[config.arms[number]] = arms.of_tasks(records)
         rows += summarise(records, **told, seed=config.tasks.seed, within=config.within)
         if all(record.outcome != "scored" for record in records):
             raise SetupFailed(f"no task could be run: {records[0].error}")
     if not rows:
         return []  # rank 0 has them
     write_summary(out / "summary.json", rows)
+    if units:
+        compared = arms.compare(units)
+        arms.write(out / arms.ARMS, compared)
+        print(arms.table(compared), flush=True)
     for row in rows:
-        if row.agent == config.agent.name and row.value is not None:
+        if row.agent == names[0] and row.value is not None:
             metric(len(tasks), row.metric, row.value)
     return rows
+
+
+def _players(config: RunConfig) -> list[tuple[EvaluatedConfig, PromptBuilder]]:
+    """Who is evaluated, and with which prompts: the agent or its arms, then the baselines. Raises ConfigError."""
+    builder = config.prompt.builder()
+    baselines = [(baseline, builder) for baseline in config.baselines]
+    if not config.arms:
+        return [(config.agent, builder), *baselines]
+    prompts = zip(config.arms, config.prompt.arms(config.arms), strict=True)
+    named = msgspec.structs.replace
+    return [
+        *((named(config.agent, name=f"{config.agent.name}-{rule}"), prompt.builder()) for rule, prompt in prompts),
+        *baselines,
+    ]
 
 
 def _edition(version: str, options: Mapping[str, Any]) -> str:

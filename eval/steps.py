@@ -3,7 +3,8 @@
 At each step the agent sees the screenshot and, as history, what the person did before; its answer is compared with what
 the person did then. Writes results/ under $SLIPWAY_OUTPUTS: responses.jsonl (one line per answer, as they come; a run
 that was cut off continues from there), summary.json and tasks.jsonl (one line per step), which `launcher results`,
-`compare` and `report` read. Run it before and after a training, on steps that the training does not see.
+`compare` and `report` read. Run it before and after a training, on steps that the training does not see. With `arms` it
+also tells whether a demonstration in the prompt helps: each arm's figures, and in arms.json how every two differ.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from eval.config.progress import metric, progress
 from eval.desktop import Expected, Observation, SetupFailed
 from eval.episodes import jsonl
 from eval.prompts import PromptBuilder, PromptConfig
+from eval.prompts.demonstrations import Rule
 from eval.records.task_record import RECORDS, Count, TaskRecord
 from eval.rollout.single_screens import ANSWERS, Asked, ScreenQuestion, ask, open_answers, require_an_answer
+from eval.scores import arms
 from eval.scores.stats import Estimate, by_cluster
 from eval.scores.summary import MetricRow, row, table, write_summary
 
@@ -47,6 +50,9 @@ class StepsConfig(Config, frozen=True):
     prompt         the same section as the training's
     benchmark      name of the evaluation in the results
     count          how many steps, spread evenly over all; none: all
+    arms           asks once with each of these rules in the place of prompt.demonstration's, such as [none, control,
+                   wrong, right], and says how they differ, paired by recording (arms.json): in the first action, and in
+                   `success`, where every answer of a recording was what the person did. Not with `count`
     on_bad_sample  fail ends the evaluation at the first step that cannot be asked; skip leaves it out and counts it
     batch_size     steps whose screenshots are open at once
     """
@@ -57,6 +63,7 @@ class StepsConfig(Config, frozen=True):
     prompt: PromptConfig = PromptConfig()
     benchmark: str = "steps"
     count: Count | None = None
+    arms: tuple[Rule, ...] = ()
     on_bad_sample: Literal["fail", "skip"] = "fail"
     batch_size: Count = 8
 
@@ -203,6 +210,46 @@ def rows(config: StepsConfig, records: Sequence[TaskRecord]) -> list[MetricRow]:
 
 def evaluate(config: StepsConfig, out: Path) -> list[MetricRow]:
     """Asks, scores, writes; gives the rows of summary.json. Raises ConfigError."""
+    if not config.arms:
+        records = _score(config, out)
+        summary = rows(config, records)
+    else:
+        summary = _score_arms(config, out)
+    write_summary(out / "summary.json", summary)
+    for line in summary:
+        if line.value is not None and line.agent == summary[0].agent:
+            metric(summary[0].n, line.metric, line.value)
+    return summary
+
+
+def _score_arms(config: StepsConfig, out: Path) -> list[MetricRow]:
+    """The first arm's results are in `out`, the others' beside it as baselines are. Raises ConfigError."""
+    if config.count is not None:
+        raise ConfigError("arms: whole recordings are compared; leave out count")
+    summary: list[MetricRow] = []
+    found: dict[str, dict[str, arms.Unit]] = {}
+    every = [
+        _arm(config, prompt, rule) for rule, prompt in zip(config.arms, config.prompt.arms(config.arms), strict=True)
+    ]
+    for arm in every:
+        _open(arm)  # so that an arm without a demonstration is told before any other asks
+    for rule, arm in zip(config.arms, every, strict=True):
+        records = _score(arm, out if arm is every[0] else out / "baselines" / arm.agent.name)
+        summary += rows(arm, records)
+        found[rule] = arms.of_recordings(records)
+    compared = arms.compare(found)
+    arms.write(out / arms.ARMS, compared)
+    print(arms.table(compared), flush=True)
+    return summary
+
+
+def _arm(config: StepsConfig, prompt: PromptConfig, rule: Rule) -> StepsConfig:
+    agent = msgspec.structs.replace(config.agent, name=f"{config.agent.name}-{rule}")
+    return msgspec.structs.replace(config, prompt=prompt, agent=agent, arms=())
+
+
+def _open(config: StepsConfig) -> tuple[Sequence[HeldOutStep], PromptBuilder]:
+    """The steps to ask about. Raises ConfigError, also where one lacks a demonstration that the prompt asks for."""
     builder = config.prompt.builder()
     reader: Callable[[str, str, PromptBuilder, str], tuple[Sequence[HeldOutStep], dict[str, Any]]] = load_object(
         READER, f"data: {READER}, which opens it"
@@ -216,18 +263,19 @@ def evaluate(config: StepsConfig, out: Path) -> list[MetricRow]:
     names = Counter(task_id(steps[number]) for number in range(len(steps)))
     if twice := [name for name, count in names.items() if count > 1]:
         raise ConfigError(f"data: {config.data} holds {len(twice)} steps twice, as {twice[0]}; give each episode an id")
+    return steps, builder
+
+
+def _score(config: StepsConfig, out: Path) -> list[TaskRecord]:
+    steps, builder = _open(config)
     agent = make_deciding(config.agent, builder)
+    out.mkdir(parents=True, exist_ok=True)
     place = open_answers(out, config.agent, config.prompt)
     answers = asyncio.run(answer_all(agent, steps, place, batch_size=config.batch_size))
     records = [record(config, steps[number], answers[task_id(steps[number])]) for number in range(len(steps))]
-    summary = rows(config, records)
     jsonl.write(out / RECORDS, records)
     require_an_answer(records)
-    write_summary(out / "summary.json", summary)
-    for line in summary:
-        if line.value is not None:
-            metric(len(records), line.metric, line.value)
-    return summary
+    return records
 
 
 def main(argv: Sequence[str] | None = None) -> int:

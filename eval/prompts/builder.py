@@ -97,16 +97,18 @@ class PromptBuilder(StepWording):
     ) -> tuple[list[Message], list[Image.Image]]:
         """What an agent is asked at a step of `task`: `messages`, with the demonstration that the rule chooses unless
         one is given. Raises ConfigError where there must be one and is none, BadFrame for a broken image."""
-        shown = self.choose(task) if demonstration is None else demonstration
+        first = past[0].image if past else observation.image
+        shown = self.choose(task, first) if demonstration is None else demonstration
         return self.messages(task.instruction, past, observation, shown)
 
-    def choose(self, task: Task) -> Demonstration:
-        """The demonstration of an evaluation's task; NO_DEMONSTRATION where none is wanted. Raises ConfigError."""
+    def choose(self, task: Task, screen: AnyImage | None = None) -> Demonstration:
+        """The demonstration of an evaluation's task, whose first screen `screen` is; NO_DEMONSTRATION where none is
+        wanted. Raises ConfigError, BadFrame."""
         self.check([task])
         config = self.demonstration
         if config is None or self.pool is None:
             return NO_DEMONSTRATION
-        return self.pool.choose(task, config.rule, config.seed, config.by) or NO_DEMONSTRATION
+        return self.pool.choose(task, config.rule, config.seed, config.by, screen) or NO_DEMONSTRATION
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raises ConfigError when an evaluation of the tasks lacks a demonstration that the configuration asks for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -10,7 +11,7 @@ import msgspec
 from eval.actions.dialects.registry import make_dialect
 from eval.config import Config, ConfigError
 from eval.prompts.builder import GOAL, PromptBuilder, Shown
-from eval.prompts.demonstrations import DemonstrationConfig, Pool
+from eval.prompts.demonstrations import DemonstrationConfig, Pool, Rule
 from eval.prompts.wording import LEVELS, Level, Style
 
 TURN_IMAGES: Final = (1, 3, 5)  # how many screenshots OpenCUA's form of history knows
@@ -103,6 +104,17 @@ class PromptConfig(Config, frozen=True):
             raise ConfigError(f"prompt.images: history_style turns takes 1, 3 or 5 images, not {self.images}")
         if self.history_style == "turns" and self.history > 10:
             raise ConfigError(f"prompt.history: history_style turns takes at most 10 steps, not {self.history}")
+
+    def arms(self, rules: Sequence[Rule]) -> list[PromptConfig]:
+        """The section once for each rule of the demonstration. Raises ConfigError for rules that compare nothing."""
+        if self.demonstration is None:
+            raise ConfigError("arms: they are rules of prompt.demonstration, and there is no such section")
+        if twice := [rule for number, rule in enumerate(rules) if rule in rules[:number]]:
+            raise ConfigError(f"arms: {twice[0]} twice")
+        if len(rules) == 1:
+            raise ConfigError("arms: one arm has nothing beside it; allowed: several of none, control, wrong, right")
+        replace = msgspec.structs.replace
+        return [replace(self, demonstration=replace(self.demonstration, rule=rule)) for rule in rules]
 
     def builder(self) -> PromptBuilder:
         """Raises ConfigError; also for a folder of demonstrations that is not there."""

@@ -23,18 +23,19 @@ from eval.actions import Action
 from eval.config import Config, ConfigError
 from eval.desktop import Task
 from eval.episodes import Episode, EpisodeError, frame_name, is_complete, read_episode
-from eval.episodes.images import ImageRef, image_size, same_bytes
+from eval.episodes.images import AnyImage, ImageRef, image_size, open_image, same_bytes
 from eval.prompts.marks import Marks
 
 if TYPE_CHECKING:
     from PIL import Image
 
 Rule = Literal["right", "wrong", "none", "control"]
-By = Literal["family", "words"]
+By = Literal["family", "words", "screen"]
 FrameOf = Callable[[str], ImageRef]
 FAMILY: Final = "family:"
 FILLER: Final = "the quick grey page holds some plain words that say nothing about this app and so on "
 KEPT: Final = 64  # demonstrations that are kept in memory
+THUMBNAIL: Final = 16, 16  # pixels of a screen that is compared with another one
 
 
 class DemonstrationConfig(Config, frozen=True):
@@ -47,7 +48,8 @@ class DemonstrationConfig(Config, frozen=True):
               control: as long as the right one in steps, characters and pixels, but saying nothing
               none: no demonstration
     by        family, or words: right is then the episode, of whatever task, whose goal shares the most words with the
-              task's (of all words of both), and wrong the one that shares the fewest: for recordings without families
+              task's (of all words of both), and wrong the one that shares the fewest: for recordings without families.
+              screen: as words, and half of it by how alike the first screens are (their grey values at 16 x 16)
     folder    episodes to choose from; None: at training, the episodes that are trained on. An evaluation needs one
     share     at training: the part of the episodes that get a demonstration; the others teach the prompt without one
     required  at evaluation: a task without a demonstration is an error, else it is asked without one
@@ -105,6 +107,16 @@ def overlap(first: str, second: str) -> float:
     """The share of the words of two texts that both have, from 0 to 1."""
     one, other = (set(re.findall(r"\w+", text.casefold())) for text in (first, second))
     return len(one & other) / len(one | other) if one | other else 0.0
+
+
+def thumbnail(screen: AnyImage) -> bytes:
+    """The screen's grey values, 16 by 16. Raises BadFrame."""
+    return open_image(screen).convert("L").resize(THUMBNAIL).tobytes()
+
+
+def likeness(first: bytes, second: bytes) -> float:
+    """How alike two thumbnails are, from 0 to 1: 1 less the mean distance of their grey values."""
+    return 1 - sum(abs(one - other) for one, other in zip(first, second, strict=True)) / (255 * len(first))
 
 
 def filler(text: str) -> str:
@@ -179,6 +191,7 @@ class Pool:
             self.families.setdefault(entry.family, []).append(entry)
             self.instructions.setdefault(entry.instruction, []).append(entry)
         self.kept: OrderedDict[str, Demonstration] = OrderedDict()
+        self.thumbnails: dict[str, bytes] = {}
 
     @classmethod
     def of(cls, episodes: Iterable[tuple[Episode, Callable[[], tuple[Episode, FrameOf]]]]) -> Pool:
@@ -202,12 +215,15 @@ class Pool:
             raise ConfigError(f"prompt.demonstration: there is no folder {root}")
         return cls.of((episode, partial(_read, folder)) for folder, episode in _episodes(root))
 
-    def choose(self, task: Task, rule: Rule, seed: int, by: By = "family") -> Demonstration | None:
-        """The demonstration for a task, the same each time; None where there is none. Raises BadFrame."""
+    def choose(
+        self, task: Task, rule: Rule, seed: int, by: By = "family", screen: AnyImage | None = None
+    ) -> Demonstration | None:
+        """The demonstration for a task, the same each time; None where there is none. `screen`: the task's first one,
+        for `by: screen`; without it the words decide alone. Raises BadFrame."""
         if rule == "none":
             return NO_DEMONSTRATION
         dice = random.Random(f"demonstration {seed} {task.task_id} {task.seed}")
-        candidates = self._fitting(task, rule, dice, by)
+        candidates = self._fitting(task, rule, dice, by, screen)
         if not candidates:
             return None
         shown = self._shown(dice.choice(candidates))
@@ -217,9 +233,11 @@ class Pool:
         """Whether `choose` would give a demonstration; no episode is read."""
         return rule == "none" or bool(self._fitting(task, rule, random.Random(0), by))
 
-    def _fitting(self, task: Task, rule: Rule, dice: random.Random, by: By) -> list[PoolEntry]:
-        if by == "words":
-            return self._by_words(task, rule)
+    def _fitting(
+        self, task: Task, rule: Rule, dice: random.Random, by: By, screen: AnyImage | None = None
+    ) -> list[PoolEntry]:
+        if by != "family":
+            return self._nearest(task, rule, screen if by == "screen" else None)
         mine = family(task.task_id, task.tags)
         if rule != "wrong":
             return [e for e in self.families.get(mine, []) if e.task != (task.task_id, task.seed)]
@@ -228,12 +246,22 @@ class Pool:
             return same
         return self.families[dice.choice(names)]
 
-    def _by_words(self, task: Task, rule: Rule) -> list[PoolEntry]:
+    def _nearest(self, task: Task, rule: Rule, screen: AnyImage | None) -> list[PoolEntry]:
+        mine = None if screen is None else thumbnail(screen)
         found = [
-            (overlap(task.instruction, e.instruction), e) for e in self.entries if e.task != (task.task_id, task.seed)
+            (overlap(task.instruction, e.instruction) + (0 if mine is None else likeness(mine, self._thumbnail(e))), e)
+            for e in self.entries
+            if e.task != (task.task_id, task.seed)
         ]
         best = (min if rule == "wrong" else max)((score for score, _ in found), default=0.0)
         return [entry for score, entry in found if score == best]
+
+    def _thumbnail(self, entry: PoolEntry) -> bytes:
+        """Of the entry's first screen."""
+        if (known := self.thumbnails.get(entry.episode_id)) is None:
+            episode, frame = entry.read()
+            known = self.thumbnails[entry.episode_id] = thumbnail(frame(episode.steps[0].screenshot))
+        return known
 
     def _shown(self, entry: PoolEntry) -> Demonstration:
         """Read from its folder, unless it was lately."""

@@ -132,6 +132,8 @@ def task_record(
     metrics |= used
     if judged:
         metrics["step_accuracy"] = correct / judged
+    if episode.steps and "correct" in episode.steps[0].metrics:
+        metrics["first_action"] = float(episode.steps[0].metrics["correct"])
     if pointed:
         metrics["click_in_box"] = in_box / pointed
     return TaskRecord(

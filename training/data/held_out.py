@@ -117,4 +117,19 @@ def open_steps(
 ) -> tuple[SampleSteps, dict[str, Any]]:
     """(the steps, a report of the samples that were left out), for `eval.steps`. Raises ConfigError."""
     faults = Faults(on_bad_sample)
-    return SampleSteps(open_held_out(data, split, builder, faults)), faults.report()
+    samples = open_held_out(data, split, builder, faults)
+    shown = builder.demonstration
+    if shown is not None and shown.required and shown.rule != "none" and shown.share == 1:
+        _require_demonstrations(samples, shown.rule, shown.folder or data)
+    return SampleSteps(samples), faults.report()
+
+
+def _require_demonstrations(samples: Sequence[Sample], rule: str, folder: str) -> None:
+    """Raises ConfigError at the first sample without a demonstration."""
+    for number in range(len(samples)):
+        sample = samples[number]
+        if not sample.demonstration.steps and sample.episode is not None:
+            raise ConfigError(
+                f"prompt.demonstration: {folder} holds no {rule} one for task {sample.episode.task_id}; "
+                "required: false would ask without"
+            )

@@ -129,7 +129,7 @@ def episode_samples(
     if not episode.steps:
         faults.bad(where, BadSample("no_steps", "an episode without a step"))
     try:
-        shown = _demonstration(builder, _task(episode))
+        shown = _demonstration(builder, episode, frame)
     except BadFrame as error:
         faults.bad(where, BadSample("demonstration_broken", str(error)))
         return
@@ -152,7 +152,7 @@ def step_sample(episode: Episode, index: int, builder: PromptBuilder, frame: Fra
     step = episode.steps[index]
     past = [_past(before, frame(before.screenshot), builder) for before in episode.steps[:index]]
     try:
-        shown = _demonstration(builder, _task(episode))
+        shown = _demonstration(builder, episode, frame)
     except BadFrame as error:
         raise BadSample("demonstration_broken", str(error)) from None
     messages, places = _messages(episode, step, builder, past, frame(step.screenshot), shown)
@@ -179,14 +179,15 @@ def _tree(builder: PromptBuilder, folder: Path | None, step: Step) -> Tree | Non
         raise BadSample("tree_broken", str(error)) from None
 
 
-def _demonstration(builder: PromptBuilder, task: Task) -> Demonstration:
+def _demonstration(builder: PromptBuilder, episode: Episode, frame: FrameOf) -> Demonstration:
     """The demonstration for a training episode; None for episodes outside the share, or when none fits."""
-    config = builder.demonstration
+    config, task = builder.demonstration, _task(episode)
     if config is None or not in_share(config, task):
         return NO_DEMONSTRATION
     if builder.pool is None:
         raise ValueError("demonstrations need a pool: see with_pool")
-    return builder.pool.choose(task, config.rule, config.seed, config.by) or NO_DEMONSTRATION
+    first = frame(episode.steps[0].screenshot) if episode.steps else None
+    return builder.pool.choose(task, config.rule, config.seed, config.by, first) or NO_DEMONSTRATION
 
 
 def with_pool(builder: PromptBuilder, pool: Callable[[], Pool]) -> PromptBuilder:

@@ -138,7 +138,8 @@ def compare(config: RatersConfig, out: Path) -> list[Any]:
         except BadSample as fault:
             raise ConfigError(f"{config.ratings}: {place[0]} step {place[1]}: {fault}") from None
         past = [builder.as_taught(step) for step in at.past]
-        messages, images = builder.layout(at.goal, past, at.image, at.step.marks, builder.choose(at.task))
+        shown = builder.choose(at.task, at.first_image)
+        messages, images = builder.layout(at.goal, past, at.image, at.step.marks, shown)
         chats.append(with_response(messages, response))
         pictures.append(images)
     rewards = dict(zip(given, model.score(chats, pictures), strict=True))

@@ -18,7 +18,7 @@ from eval.desktop import Observation, Task
 from eval.environments import versions
 from eval.environments.splits import SPLIT_SEED
 from eval.episodes import Episode, Step, frame_name, read_episode, write_episode
-from eval.prompts import PromptBuilder, PromptConfig
+from eval.prompts import PastStep, PromptBuilder, PromptConfig
 from eval.prompts.demonstrations import (
     NO_DEMONSTRATION,
     Demonstration,
@@ -274,3 +274,29 @@ def test_an_evaluation_looks_for_its_demonstrations_before_it_starts(
     said = capsys.readouterr().err
     assert (said.count("\n") == 1 and "demonstration" in said) == bool(code)
     assert (tmp_path / "out").exists() == (not code)
+
+
+def test_by_screen_the_first_screens_decide_between_goals_that_are_as_near(tmp_path: Path) -> None:
+    for name, shade in (("a1", 40), ("b2", 120), ("c3", 200)):
+        write(tmp_path, name, shades=(shade, 250, 250), instruction="Press the button", task_id=name)
+    write(tmp_path, "d4", shades=(40, 250, 250), instruction="Book a room", task_id="d4")
+    pool = Pool.folder(tmp_path)
+
+    def chosen(shade: int, rule: Any, goal: str = "Press the button") -> str:
+        found = pool.choose(task("new", goal), rule, 0, "screen", frame(shade))
+        assert found is not None
+        (entry,) = [e for e in pool.entries if pool.kept.get(e.episode_id) is found]
+        return entry.episode_id
+
+    assert [chosen(shade, "right") for shade in (45, 110, 210)] == ["a1", "b2", "c3"]
+    assert chosen(45, "right", "Book a small room") == "d4"  # the goal counts as much as the screen
+    assert chosen(250, "wrong") == "d4"
+    # without a screen, as where only the question is whether there is one at all, the words decide
+    assert pool.has(task("new", "Press the button"), "right", "screen")
+    builder = PromptConfig(
+        decimals=2, system="", demonstration=DemonstrationConfig(folder=str(tmp_path), by="screen", images=1)
+    ).builder()
+    # the episode's first screen decides, not the present one
+    for past, now in (([], 190), ([PastStep(CLICK, frame(190))], 40)):
+        _, images = builder.ask(task("new", "Press the button"), past, Observation(frame(now), (8, 8)))
+        assert images[0].getpixel((0, 0)) == (200, 0, 0)

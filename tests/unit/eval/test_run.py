@@ -114,7 +114,7 @@ def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"benchmrk": "x"}, "unknown field `benchmrk` (did you mean `benchmark`?); allowed: agent, baselines, bench"),
+        ({"benchmrk": "x"}, "unknown field `benchmrk` (did you mean `benchmark`?); allowed: agent, arms, baselines"),
         ({"limits": {"max_step": 1}}, "unknown field `max_step` - at `$.limits` (did you mean `max_steps`?); allowed"),
         ({"agent": {"kind": "oracle"}}, "Invalid value 'oracle' - at `$.agent.kind`; allowed: claude, commonest, cus"),
         ({"baselines": [{"kind": "randm"}]}, "at `$.baselines[0].kind` (did you mean `random`?); allowed: claude, "),

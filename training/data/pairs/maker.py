@@ -40,6 +40,11 @@ class ObservedStep:
         return self.folder / self.step.screenshot
 
     @property
+    def first_image(self) -> Path:
+        """The episode's first screen."""
+        return self.folder / self.episode.steps[0].screenshot
+
+    @property
     def past(self) -> list[PastStep]:
         return [
             PastStep(
@@ -149,7 +154,7 @@ class Maker:
         note: str = "",
     ) -> None:
         """A candidate pair at an observation. Raises ConfigError under the policy `fail`."""
-        shown = self.builder.choose(at.task)
+        shown = self.builder.choose(at.task, at.first_image)
         past = [self.builder.as_taught(step) for step in at.past]
         messages, images_shown = self.builder.layout(at.goal, past, at.image, at.step.marks, shown)
         known = expected or at.step.expected
