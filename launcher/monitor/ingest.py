@@ -12,30 +12,29 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from launcher.clock import boottime
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor import search_index, tables
 from launcher.monitor.database import written
-from launcher.monitor.episodes import Rows, Source, merged, metric_rows, rollout_rows, sources
 from launcher.monitor.notice_ingest import NoticeFollower
-from launcher.monitor.row_writer import drop_rollouts, drop_runs, mark, put, put_rollouts, put_runs, tidy
+from launcher.monitor.result_ingest import BATCH, FreshOutput, ResultIngest, drop_output, in_order
+from launcher.monitor.row_writer import drop_runs, mark, put, put_runs
 from launcher.monitor.rows import Row, rows_of, run_id, text
 from launcher.monitor.tables import identify
-from launcher.monitor.training_ingest import TrainingIngest, drop_training
+from launcher.monitor.training_ingest import TrainingIngest
 from launcher.monitor.verdict_ingest import follow_verdicts
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
-from launcher.results.read import RESULTS, DamagedResults, StoredOutput
+from launcher.results.read import StoredOutput
 from launcher.store.base import Store
 from launcher.store.find import group_of, read_group
 from launcher.store.layout import GROUPS, MANIFEST, RunKeys
@@ -45,13 +44,9 @@ from launcher.store.proof import runs_of
 
 PAUSE: Final = 0.5  # seconds between two passes over a folder
 FAR: Final = 1.0  # the same over an object store, where a pass costs money
-BATCH: Final = 32  # runs, or rollouts, of one transaction
-PARALLEL: Final = 8
 COMPARED: Final = 8  # complete runs that are compared with the store at once
 COMPARING: Final = 10.0  # seconds from one such comparison to the next
 SETTLED: Final = 60.0  # seconds after its end in which a run is read at every pass: late records may follow
-A = TypeVar("A")
-B = TypeVar("B")
 
 Changed = Callable[[str], None]  # called with the id of a run whose rows are new
 
@@ -152,7 +147,7 @@ class StoreFollower:
                 return run, None, False, f"{run}: {error}"
 
         waiting: list[tuple[str, RunView, bool]] = []
-        for run, view, deleted, problem in _in_order(read, wanted, self.store):
+        for run, view, deleted, problem in in_order(read, wanted, self.store):
             if self._stop.is_set():
                 break
             if problem:
@@ -257,10 +252,15 @@ class StoreFollower:
             for run in new:
                 self._notices.again(run)
         outputs = self._held_outputs([run.run["id"] for run in rows.values()])
-        changed, complete = [], []
+        fresh: list[FreshOutput] = []
         for run, view, deleted in read:
             key = rows[run].run["id"]
-            told = self._results(key, view, deleted, outputs.get(key, {}), problems)
+            fresh += self._fresh(key, view, deleted, outputs.get(key, {}))
+        counts = ResultIngest(self.engine, self.store, self._training, self._check_stop).bring_in(fresh, problems)
+        changed, complete = [], []
+        for run, view, _ in read:
+            key = rows[run].run["id"]
+            told = counts[key]
             found.rollouts += told
             settled = view.result is not None and self.store.now() - view.result.time > SETTLED
             if settled and (run in new or told or not held[run].complete):
@@ -287,34 +287,18 @@ class StoreFollower:
     def _training(self, key: int) -> TrainingIngest:
         return self._trainings.setdefault(key, TrainingIngest(self.engine, key))
 
-    def _results(self, key: int, view: RunView, deleted: bool, held: Mapping[str, Any], problems: list[str]) -> int:
-        """Brings the outputs of a run in, of which the database has those `held`; returns how many rollouts are new or
-        gone."""
+    def _fresh(self, key: int, view: RunView, deleted: bool, held: Mapping[str, Any]) -> Iterator[FreshOutput]:
+        """The outputs of a run that differ from those in the database, `held`. Deletes those that the run lacks."""
         found = [] if deleted else list(self._outputs(view))
         rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in found]
-        table = tables.outputs
         for name in set(held) - {row["name"] for row in rows}:
-            written(self.engine, partial(_drop_output, key=key, name=name))
-        count = 0
+            written(self.engine, partial(drop_output, key=key, name=name))
         for row, (attempt, name, _, manifest) in zip(rows, found, strict=True):
             known = held.get(row["name"])
-            if (
-                known is not None
-                and known.digest == row["digest"]
-                and (known.ingested == row["digest"] or known.problem)
-            ):
-                continue
-            problem = ""
-            if name == RESULTS:
-                output = StoredOutput(self.store, RunKeys(view.run).attempt(attempt), name, manifest)
-                try:
-                    count += self._rollouts(key, output)
-                except (DamagedResults, NotFound) as error:
-                    problem = text(str(error))
-                    problems.append(f"{view.run}: {problem}")
-            row |= {"ingested": "" if problem else row["digest"], "problem": problem}
-            written(self.engine, partial(put, table=table, rows=[row], replace=True))
-        return count
+            same = known is not None and known.digest == row["digest"]
+            if known is None or not same or not (known.ingested == row["digest"] or known.problem):
+                folder = RunKeys(view.run).attempt(attempt)
+                yield FreshOutput(view.run, row, StoredOutput(self.store, folder, name, manifest))
 
     def _outputs(self, view: RunView) -> Iterator[tuple[int, str, str, Manifest]]:
         """(attempt, name, key of the manifest, manifest) of each output: of the attempt that counts."""
@@ -335,62 +319,9 @@ class StoreFollower:
             if stored is not None:
                 yield last, name, stored[0], stored[1]
 
-    def _rollouts(self, key: int, output: StoredOutput) -> int:
-        """Writes the rollouts that are new or differ, and deletes those that the output does not have any more."""
-        wanted = {source.id: source for source in sources(key, output)}
-        metrics = metric_rows(key, output)
-        table = tables.rollouts
-        with self.engine.connect() as connection:
-            query = select(table.c.id, table.c.digest).where(table.c.run_id == key)
-            held = {row.id: row.digest for row in connection.execute(query)}
-        new = [source for source in wanted.values() if held.get(source.id) != source.digest]
-
-        def read(source: Source) -> Rows:
-            rows = Rows()
-            rollout_rows(key, output, source, rows)
-            return rows
-
-        waiting: list[tuple[Source, Rows]] = []
-        for source, rows in zip(new, _in_order(read, new, self.store), strict=False):
-            waiting.append((source, rows))
-            if len(waiting) == BATCH:
-                self._put(waiting)
-                waiting = []
-            self._check_stop()
-        self._put(waiting)
-        told = self._training(key).bring_in(output, held, self._check_stop)
-        gone = sorted(set(held) - set(wanted) - told.rollouts)
-
-        def finish(connection: Connection) -> None:
-            drop_rollouts(connection, gone)
-            connection.execute(delete(tables.eval_metrics).where(tables.eval_metrics.c.run_id == key))
-            if metrics:
-                connection.execute(insert(tables.eval_metrics), metrics)
-            if gone or len(new) < len(wanted):
-                tidy(connection)
-
-        written(self.engine, finish)
-        return len(new) + len(gone) + told.new
-
     def _check_stop(self) -> None:
         if self._stop.is_set():
             raise Stopping("the monitor is stopping")
-
-    def _put(self, waiting: Sequence[tuple[Source, Rows]]) -> None:
-        if waiting:
-            shared, own = merged([rows for _, rows in waiting])
-            ids = [source.id for source, _ in waiting]
-            written(self.engine, lambda connection: put_rollouts(connection, ids, shared, own))
-
-
-def _drop_output(connection: Connection, key: int, name: str) -> None:
-    table = tables.outputs
-    connection.execute(delete(table).where(table.c.run_id == key, table.c.name == name))
-    if name == RESULTS:
-        drop_training(connection, key)
-        connection.execute(delete(tables.rollouts).where(tables.rollouts.c.run_id == key))
-        connection.execute(delete(tables.eval_metrics).where(tables.eval_metrics.c.run_id == key))
-        tidy(connection)
 
 
 def _output_row(key: int, attempt: int, name: str, at: str, manifest: Manifest) -> Row:
@@ -408,13 +339,3 @@ def _output_row(key: int, attempt: int, name: str, at: str, manifest: Manifest) 
 
 def identify_text(*parts: str) -> str:
     return f"{identify(*parts):x}"
-
-
-def _in_order(ask: Callable[[A], B], items: Sequence[A], store: Store) -> Iterator[B]:
-    """The answers, in the order of the items; a network is asked for several at once, never for many ahead."""
-    if store.url.startswith("file:"):  # threads would share one interpreter and gain nothing
-        yield from map(ask, items)
-        return
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        for at in range(0, len(items), 4 * PARALLEL):
-            yield from pool.map(ask, items[at : at + 4 * PARALLEL])

@@ -6,7 +6,7 @@ is looked at on its own: at once while it lives, then the seldomer the longer ag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, insert, or_, select, true
@@ -15,7 +15,7 @@ from launcher.clock import boottime
 from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.monitor import tables
 from launcher.monitor.database import written
-from launcher.monitor.row_writer import NAMED
+from launcher.monitor.row_writer import NAMED, parts_of
 from launcher.monitor.rows import ENDED, GOING_ON, Row, number, run_id, text
 from launcher.notices.events import notice_key
 from launcher.notices.ledger import NoticeRecord, read_notice, recorded_tries
@@ -52,20 +52,32 @@ class NoticeFollower:
         with self.engine.connect() as connection:
             ends = {row.run: row.ended for row in connection.execute(query)}
         self._looked = {run: looked for run, looked in self._looked.items() if run in ends}
+        looked = []
         for run, ended in ends.items():
             age = max(0.0, now - ended) if ended is not None else 0.0
             pause = max(least, SHARE * (age - FRESH))
             due = age <= UNTIL and clock - self._looked.get(run, -pause) >= pause
             if everything or due or run in self._again:
-                self._look(run, problems)
+                looked.append(run)
+        for part in parts_of(looked):
+            held = self._held(part)
+            for run in part:
+                self._look(run, held.get(run_id(self.store_id, run), {}), problems)
                 self._looked[run] = clock
                 self._again.discard(run)
 
-    def _look(self, run: str, problems: list[str]) -> None:
-        there, table, key = recorded_tries(self.store, run), tables.notices, run_id(self.store_id, run)
-        query = select(table.c.event, table.c.channel, table.c.number, table.c.ended).where(table.c.run_id == key)
+    def _held(self, runs: Sequence[str]) -> dict[int, dict[tuple[str, str, int], bool]]:
+        """Run -> the tries to tell that the database has -> whether they have ended."""
+        table, found = tables.notices, dict[int, dict[tuple[str, str, int], bool]]()
+        query = select(table.c.run_id, table.c.event, table.c.channel, table.c.number, table.c.ended)
+        query = query.where(table.c.run_id.in_([run_id(self.store_id, run) for run in runs]))
         with self.engine.connect() as connection:
-            held = {(row.event, row.channel, row.number): row.ended is not None for row in connection.execute(query)}
+            for row in connection.execute(query):
+                found.setdefault(row.run_id, {})[row.event, row.channel, row.number] = row.ended is not None
+        return found
+
+    def _look(self, run: str, held: Mapping[tuple[str, str, int], bool], problems: list[str]) -> None:
+        there, table, key = recorded_tries(self.store, run), tables.notices, run_id(self.store_id, run)
         if there == held:
             return
         rows = []

@@ -4,6 +4,7 @@ unit had."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, exists, insert, or_, select, update
@@ -23,16 +24,24 @@ def put(connection: Connection, table: Table, rows: Sequence[Row], *, replace: b
     """Adds rows whose keys may be there: those stay as they are, or with `replace` become these."""
     if not rows:
         return
-    new = insert_postgresql if connection.dialect.name == "postgresql" else insert_sqlite
-    statement = new(table)
     keys = [column.name for column in table.primary_key]
-    if replace:
-        changes = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes), rows)
-    else:
-        # in the order of their keys, so that two writers never wait for each other
-        ordered = sorted(rows, key=lambda row: [row[key] for key in keys])
-        connection.execute(statement.on_conflict_do_nothing(), ordered)
+    # in the order of their keys, so that two writers never wait for each other
+    ordered = rows if replace else sorted(rows, key=lambda row: [row[key] for key in keys])
+    changed = tuple(name for name in rows[0] if name not in keys) if replace else ()
+    connection.execute(_put_statement(connection.dialect.name, table, changed), ordered)
+
+
+@cache
+def _put_statement(dialect: str, table: Table, changed: tuple[str, ...]) -> Any:
+    """An INSERT that changes these columns of rows whose keys are there. It is made once: to make it takes longer than
+    to execute it."""
+    statement = (insert_postgresql if dialect == "postgresql" else insert_sqlite)(table)
+    if not changed:
+        return statement.on_conflict_do_nothing()
+    keys = [column.name for column in table.primary_key]
+    return statement.on_conflict_do_update(
+        index_elements=keys, set_={name: statement.excluded[name] for name in changed}
+    )
 
 
 def put_runs(connection: Connection, runs: Sequence[RunRows]) -> None:

@@ -127,12 +127,15 @@ def _fill(connection: Connection) -> None:
 
 def add(connection: Connection, ids: Sequence[int]) -> None:
     """Adds rollouts that have just been written to the index of SQLite."""
-    for rollout, texts in texts_of(connection, ids).items():
-        row = {"rollout": rollout}
-        made = connection.execute(text(f"INSERT INTO {DOCUMENTS} (rollout_id) VALUES (:rollout)"), row).lastrowid
-        # the end makes a trigram of the last letter, too
-        document = {"document": made, "texts": folded("\n".join(texts) + END)}
-        connection.execute(text(f"INSERT INTO {INDEX} (rowid, texts) VALUES (:document, :texts)"), document)
+    texts = texts_of(connection, ids)
+    if not texts:
+        return
+    connection.execute(text(f"INSERT INTO {DOCUMENTS} (rollout_id) VALUES (:id)"), [{"id": key} for key in texts])
+    owners = table(DOCUMENTS, column("document"), column("rollout_id"))
+    made = connection.execute(select(owners).where(owners.c.rollout_id.in_(list(texts))))
+    # the end makes a trigram of the last letter, too
+    documents = [{"document": row.document, "texts": folded("\n".join(texts[row.rollout_id]) + END)} for row in made]
+    connection.execute(text(f"INSERT INTO {INDEX} (rowid, texts) VALUES (:document, :texts)"), documents)
 
 
 def folded(words: str) -> str:
