@@ -71,7 +71,7 @@ def difference(value: Interval, metric: str) -> str:
 
 
 def money(cost: float | None, currency: str) -> str | None:
-    """`12.34 USD`, a small amount with four digits; None for an unknown one."""
-    if cost is None:
-        return None
+    """`12.34 USD`, a small amount with four digits, `0 USD`; None for an unknown one."""
+    if not cost:
+        return None if cost is None else f"0 {currency}"
     return f"{cost:.2f} {currency}" if cost >= 1 else f"{cost:.4f} {currency}"
