@@ -78,7 +78,7 @@ def episode_of(prompts: Prompts, number: int) -> str:
 
 def draw(attempts: Sequence[tuple[int, Any]], prompts: Prompts, count: int, folder: Path) -> None:
     """Draws evenly spread answers of the last generation on their screenshots."""
-    from training.common.measuring.answer_pictures import draw as picture
+    from training.common.measuring.predictions import draw as picture
 
     folder.mkdir(parents=True, exist_ok=True)
     count = min(count, len(attempts))
