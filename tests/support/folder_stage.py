@@ -15,7 +15,7 @@ from eval.actions import Action
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
 from eval.desktop import Score
-from eval.desktops import end_states
+from eval.desktops.judging import end_states
 from eval.desktops.live import TaskScene
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.solutions import commands
 from eval.benchmarks.linux_desktop.templates import web_rooms, web_shop
-from eval.desktops.home import REST
+from eval.desktops.judging.home import REST
 from tests.support.cases import every_case
 
 DRAWN = 200

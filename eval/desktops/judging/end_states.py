@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import NotRunHere, SetupFailed
-from eval.desktops.home import TRASH
+from eval.desktops.judging.home import TRASH
 from eval.desktops.reading import FileEntry, list_files, read_file
 
 EndKind = Literal["right", "wrong", "spoiled"]
