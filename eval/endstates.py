@@ -21,8 +21,7 @@ from eval.actions import Action, ActionType
 from eval.config import ConfigError
 from eval.config import help as config_help
 from eval.desktop import ActionRefused, CheckerFailed, Desktop, InfraError, Score, Task
-from eval.desktops.end_states import EndKind, file_states
-from eval.desktops.folder import FolderStage
+from eval.desktops.judging.end_states import EndKind, FolderStage, file_states
 from eval.environments.custom import CustomTask, ValidatedScene
 from eval.environments.registry import environment, tasks_of
 from eval.run import RunConfig

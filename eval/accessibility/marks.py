@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eval.accessibility.shown import Element, elements
 from eval.accessibility.tree import Tree
+from eval.accessibility.visible import Element, elements
 from eval.actions.geometry import Box
 
 MOST = 300  # marks of one screen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from eval.accessibility.shown import points_at_control
+from eval.accessibility.visible import points_at_control
 from eval.actions import Action
 from eval.agents.base import Decision
 from eval.desktop import Observation

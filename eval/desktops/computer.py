@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone, Observation
-from eval.desktops.place import Place
+from eval.desktops.display.running_desktop import Place
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
 
 if TYPE_CHECKING:
     from PIL import Image
 
 if TYPE_CHECKING:
-    from eval.desktops.executor import Executor, Look
-    from eval.desktops.rest import SleepWatch
+    from eval.desktops.display.executor import Executor, Look
+    from eval.desktops.display.program_sleep import SleepWatch
 
 T = TypeVar("T")
 EVIDENCE_S: Final = 1.0  # so long after the display is gone its keeper has told whose doing it was
@@ -102,8 +102,8 @@ class LocalComputer:
     @classmethod
     async def open(cls, session: DesktopSession) -> LocalComputer:
         """Raises DesktopGone when the display cannot be reached."""
-        from eval.desktops.executor import Executor
-        from eval.desktops.rest import SleepWatch
+        from eval.desktops.display.executor import Executor
+        from eval.desktops.display.program_sleep import SleepWatch
 
         computer = cls(session)
         launch = functools.partial(computer._launch, asyncio.get_running_loop())
@@ -137,7 +137,7 @@ class LocalComputer:
 
         Where the desktop's programs keep the bus from answering, the tree has no program, and `cut` says why.
         """
-        from eval.desktops.flooding import BusWatch
+        from eval.desktops.bus.flooding import BusWatch
 
         watch = BusWatch(self.session.processes)
         try:
@@ -157,7 +157,7 @@ class LocalComputer:
 
     async def answers(self) -> bool:
         """Asks the X server on another connection. What the executor does now ends as soon as it comes to a pause."""
-        from eval.desktops.connection import answers
+        from eval.desktops.display.connection import answers
 
         if self._executor is not None:
             self._executor.interrupted.set()
@@ -190,7 +190,7 @@ class LocalComputer:
     async def _cause(self, error: DesktopGone) -> Exception:
         """Why the display is gone: what the session's keeper knows; that a program of the desktop ended our connection,
         where the X server answers on another one; else the error itself."""
-        from eval.desktops.connection import ConnectionLost, answers
+        from eval.desktops.display.connection import ConnectionLost, answers
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EVIDENCE_S):

@@ -13,8 +13,8 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.desktop import Expected, Observation, Score, Task
 from eval.desktops.computer import DesktopComputer, LocalComputer, ShownScreen, shown_if_it_answers
-from eval.desktops.gathering import Gatherer
-from eval.desktops.rest import ServedTime, SleepWatch
+from eval.desktops.display.program_sleep import ServedTime, SleepWatch
+from eval.desktops.person.action_gatherer import Gatherer
 from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.stage import DesktopStage, LocalStage
 from eval.desktops.tools import TOOLS, call
@@ -124,7 +124,7 @@ class LiveDesktop:
 
     async def follow(self) -> AsyncGenerator[tuple[Observation, Action, Observation]]:
         """See eval.desktop.PersonDesktop. The person works in the browser, at a page of this machine."""
-        from eval.desktops.watching import PersonWatcher
+        from eval.desktops.person.input_recorder import PersonWatcher
 
         assert self._session is not None
         assert self._computer is not None

@@ -19,9 +19,9 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal, TypeVar
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
+from eval.desktops.display.running_desktop import Place
 from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
 from eval.desktops.keeping.keeper import sweep
-from eval.desktops.place import Place
 from eval.desktops.sites import WebSite, namespaces_of
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import BrokenByAgent, DesktopTimeout, NotRunHere, SetupFailed
 from eval.desktops.computer import DesktopComputer
+from eval.desktops.display.program_sleep import SleepWatch
 from eval.desktops.reading import FileEntry, list_files, read_file
-from eval.desktops.rest import SleepWatch
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
 
 if TYPE_CHECKING:

@@ -21,10 +21,18 @@ from jeepney.wrappers import DBusAddress
 from eval.accessibility.names import PASSWORD, role_name, state_names
 from eval.accessibility.tree import Tree, TreeNode, mend_places
 from eval.desktop import DesktopGone
-from eval.desktops import answers
-from eval.desktops.answers import Reference
-from eval.desktops.atspi import Bus, ProgramEnded, Unanswered, UnreadableAnswer, socket_of
-from eval.desktops.place import Place
+from eval.desktops.bus.atspi import (
+    Bus,
+    ProgramEnded,
+    Reference,
+    Unanswered,
+    UnreadableAnswer,
+    read_bounds,
+    read_references,
+    read_value,
+    socket_of,
+)
+from eval.desktops.display.running_desktop import Place
 
 PREFIX: Final = "org.a11y.atspi."
 REGISTRY: Final = DBusAddress("/org/a11y/atspi/accessible/root", "org.a11y.atspi.Registry", f"{PREFIX}Accessible")
@@ -97,7 +105,7 @@ async def _read(path: Path, limits: TreeLimits, whole: bool) -> Tree:
 async def _applications(bus: Bus, tree: Tree, limits: TreeLimits, whole: bool) -> None:
     """Reads all programs side by side, so that a slow one costs the others nothing."""
     (found,) = await bus.call(REGISTRY, "GetChildren")
-    references = answers.references(found)
+    references = read_references(found)
     if len(references) > limits.programs:
         tree.cut.append(f"{len(references)} programs: only the first {limits.programs} were read")
     names = {name for name, _ in references}
@@ -262,12 +270,12 @@ class _Program:
         """What only some objects have: a place, a text, a value, and in a whole tree attributes and actions."""
         has = set(node.interfaces)
         if "Component" in has and {"showing", "visible"} <= set(node.states):
-            node.bounds = answers.bounds(await self._ask(reference, "Component", "GetExtents", "u", SCREEN))
+            node.bounds = read_bounds(await self._ask(reference, "Component", "GetExtents", "u", SCREEN))
         secret = node.role == PASSWORD
         if "Text" in has and not secret and (self._whole or "showing" in node.states):
             node.text = await self._text(reference, node.role)
         if "Value" in has and not secret:
-            node.value = answers.value(await self._properties(reference, "Value"))
+            node.value = read_value(await self._properties(reference, "Value"))
         if self._whole:
             node.attributes = self._attributes(await self._ask(reference, "Accessible", "GetAttributes"))
             if "Action" in has:
@@ -291,7 +299,7 @@ class _Program:
             return []
         width = self._limits.width
         if seen.count <= width:
-            references = answers.references(await self._ask(seen.reference, "Accessible", "GetChildren"))
+            references = read_references(await self._ask(seen.reference, "Accessible", "GetChildren"))
         else:
             references = await self._visible(seen)
             self._cut(f"{seen.node.role} with {seen.count} objects below it: {len(references)} were read")
@@ -316,7 +324,7 @@ class _Program:
         else:
             indices = range(first, min(last + 1, first + width))
             calls = [self._ask(seen.reference, "Accessible", "GetChildAtIndex", "i", index) for index in indices]
-        return answers.references(await _together(calls))
+        return read_references(await _together(calls))
 
     async def _corners(self, seen: _Seen) -> tuple[int, int]:
         """The numbers of the children in two corners, the lower one first."""
@@ -327,7 +335,7 @@ class _Program:
         found = []
         for place in ((left + 1, top + 1), (left + width - 2, top + height - 2)):
             child = await self._ask(seen.reference, "Component", "GetAccessibleAtPoint", "iiu", *place, SCREEN)
-            references = answers.references([child])
+            references = read_references([child])
             index = await self._ask(references[0], "Accessible", "GetIndexInParent") if references else None
             if not isinstance(index, int) or not 0 <= index < seen.count:
                 return 0, last

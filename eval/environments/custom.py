@@ -14,7 +14,7 @@ from eval.actions import Action
 from eval.config import Config
 from eval.config.importing import load_object
 from eval.desktop import BrokenByAgent, CheckerFailed, Expected, InfraError, Score
-from eval.desktops import home
+from eval.desktops.judging import home
 from eval.desktops.stage import DesktopStage
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -31,7 +31,7 @@ class CustomTask(Config, frozen=True):
     files        path in the desktop's home -> text, written before it begins
     start        programs that are started, each a list of program and arguments; the task begins when all have a window
     changes      with a validator: paths that may be new, changed or gone in the end. All else in the home must be as it
-                 was (eval.desktops.home), or the score is 0. none: the validator alone decides
+                 was (eval.desktops.judging.home), or the score is 0. none: the validator alone decides
     solved       with a validator: one right end, path -> text of files that are other in the end; null: it is gone.
                  `python -m eval.endstates` makes other ends of it, and shows what the validator says of each
     max_steps    of an episode

@@ -2,7 +2,7 @@
 
 One kind of task so far, `note`: a text editor shows a file with a few lines, and one more line is to be written at its
 end and saved. The desktop's home is judged, never a picture: in the file all old lines as they were, then the new one,
-and the rest as at the start (eval.desktops.home). Each task is drawn from its seed; the lines of the two splits are
+and the rest as at the start (`judging.home`). Each task is drawn from its seed; the lines of the two splits are
 drawn from different words.
 """
 
@@ -19,8 +19,8 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Expected, Score, Task
-from eval.desktops import home
 from eval.desktops.isolation import check_shown
+from eval.desktops.judging import home
 from eval.desktops.keeping.screen import PACKAGES as DESKTOP_PROGRAMS
 from eval.desktops.keeping.screen import missing_programs
 from eval.desktops.session import DesktopOptions

@@ -28,7 +28,7 @@ from eval.desktop import (
     Task,
     answer_of,
 )
-from eval.desktops.hacked import HackedScene, guesses
+from eval.desktops.judging.hacked import HackedScene, guesses
 from eval.environments.custom import CustomTask, Positive, ValidatedScene, judged_by
 from eval.environments.desktop import of_this_machine, on_desktop
 from eval.environments.registry import environment, for_hacker, parts_of
@@ -205,7 +205,7 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
 
 def hacker(options: Mapping[str, Any]) -> Desktop:
     """The same with each environment's hacker. A task of one's own with a validator is judged after every guess
-    (eval.desktops.hacked); one with a judge, who sees the screen only, as it is at the start. Raises ConfigError."""
+    (`judging.hacked`); one with a judge, who sees the screen only, as it is at the start. Raises ConfigError."""
     return SourcedDesktop(_sourced(options), convert(dict(options), SourcesOptions, "options"), hacked=True)
 
 

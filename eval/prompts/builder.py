@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from eval.accessibility.marks import marks_of
-from eval.accessibility.told import tell
+from eval.accessibility.prompt_text import tell
 from eval.accessibility.tree import Tree
 from eval.actions import Unrepresentable
 from eval.actions.dialects.base import Dialect

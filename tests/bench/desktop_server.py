@@ -29,7 +29,7 @@ from eval.actions import Action, ActionType
 from eval.desktops.client.fast import DesktopClient
 from eval.desktops.client.public import PublicClient
 from eval.desktops.computer import LocalComputer
-from eval.desktops.executor import Executor
+from eval.desktops.display.executor import Executor
 from eval.desktops.server.__main__ import MEMORY, TOKEN_VARIABLE
 from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.wire import WantedPicture

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from eval.accessibility.told import tell
+from eval.accessibility.prompt_text import tell
 from eval.accessibility.tree import Tree
 from eval.desktops.computer import LocalComputer
 from eval.desktops.session import DesktopOptions, DesktopSession

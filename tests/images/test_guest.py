@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError
-from eval.desktops.listening import listening
+from eval.desktops.viewing import listening
 from tests.images.guest_programs import PYTHONPATH, importable
 from tests.support.cpu_image import alone, build
 from tests.support.engine import ROOT, Engine

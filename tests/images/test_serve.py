@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from eval.desktops.listening import listening
+from eval.desktops.viewing import listening
 from launcher.runtime.process import procs
 from tests.images.serving import SERVE, adapter, entry, reserved, serving, value
 from tests.support import old_driver

@@ -15,11 +15,11 @@ from eval.actions import Action
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
 from eval.desktop import Score
-from eval.desktops import folder
+from eval.desktops.judging import end_states
 from eval.desktops.live import TaskScene
 
 
-class FolderStage(folder.FolderStage):
+class FolderStage(end_states.FolderStage):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.app: WebApp | None = None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from eval.desktops.place import Place
+from eval.desktops.display.running_desktop import Place
 from tests.support.needs import need
 
 QUIET_GTK = "[Settings]\ngtk-enable-animations=0\ngtk-cursor-blink=0\n"

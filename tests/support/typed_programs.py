@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
-from eval.benchmarks.linux_desktop.documents import PROFILE, parsed, profile, sheet_file, sheets
+from eval.benchmarks.linux_desktop.office.documents import PROFILE, parsed, profile, sheet_file, sheets
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.templates import calc, web
 from eval.benchmarks.linux_desktop.templates.galculator import display

@@ -1,13 +1,15 @@
 """`learning_rates`: other learning rates for parts of the model, as parameter groups of the optimiser.
 
-A schedule multiplies the rate of each group by the same factor, so that all parts warm up and fall together.
+A schedule multiplies the rate of each group by the same factor, so that all parts warm up and fall together. Where a
+step first has to be played or sampled, its rate must not be 0, as in transformers' first step of a warm-up
+(`from_the_first_step`).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from eval.config import ConfigError
@@ -94,3 +96,20 @@ def _split(optimizer: Any, model: Any, rates: Mapping[str, float]) -> None:
         others += [{**group, "params": parameters, "lr": rate} for rate, parameters in parts.items()]
     for group in others:
         optimizer.add_param_group(group)
+
+
+def from_the_first_step(scheduler: Any, steps: int) -> Any:
+    """torch's LambdaLR, before its first step: in step k of the `steps` of a warm-up, counted from 0, the share of the
+    learning rate is (k + 1) / (steps + 1) in place of k / steps. A schedule without a warm-up stays as it is."""
+    lambdas = [_risen(each, steps) for each in scheduler.lr_lambdas]
+    scheduler.lr_lambdas = lambdas
+    for group, base, share in zip(scheduler.optimizer.param_groups, scheduler.base_lrs, lambdas, strict=True):
+        group["lr"] = base * share(scheduler.last_epoch)
+    scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]
+    return scheduler
+
+
+def _risen(share: Callable[[int], float], steps: int) -> Callable[[int], float]:
+    if not steps or share(0) != 0.0:
+        return share
+    return lambda step: (step + 1) / (steps + 1) if step < steps else share(step)

@@ -34,9 +34,9 @@ from eval.config import ConfigError
 from eval.desktop import InfraError
 from eval.prompts import PromptBuilder
 from eval.prompts.tokens import VISION_TOKENS
+from training.common.rates import from_the_first_step
 from training.common.vllm_client import Client, Sampling
 from training.common.vllm_prompts import check_prompt_ids, processor_bounds, revisions
-from training.common.warm_up import from_the_first_step
 from training.grpo.colocate import CheckedEngine, engine_options
 from training.grpo.prompts import Prompts, name_of
 from training.grpo.tally import RewardTally

@@ -14,8 +14,7 @@ from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
-from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig
-from training.rl.trl_options import check_trl
+from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig, check_trl
 from training.rl.vllm_config import visible
 from training.trl_arguments import UNREAD_BY_RL
 

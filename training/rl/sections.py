@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from eval.config import Config
+from eval.config import Config, ConfigError
 from training.options import Positive
 from training.rl.vllm_config import SamplerConfig
 
@@ -112,3 +113,19 @@ class AsyncConfig(Config, frozen=True, kw_only=True):
     restarts: Annotated[int, msgspec.Meta(ge=0)] = 3
     device: str | None = None
     vllm: SamplerConfig | None = None
+
+
+OF_ADVANTAGES: Final = (
+    *("delta", "entropy_coef", "entropy_coef_delta", "entropy_coef_max", "entropy_coef_min", "entropy_target"),
+    *("off_policy_mask_threshold", "sapo_temperature_neg", "sapo_temperature_pos", "top_entropy_quantile"),
+    "use_adaptive_entropy",
+)
+
+
+def check_trl(trl: Mapping[str, Any], *, taught: bool) -> None:
+    """Raises ConfigError. `taught`: every turn learns from SDPO's teacher, and none from an advantage."""
+    if taught and (unread := [name for name in OF_ADVANTAGES if name in trl]):
+        raise ConfigError(
+            f"trl.{unread[0]}: does nothing where every turn learns from the teacher; leave it out, or take "
+            "sdpo.solved: grpo"
+        )

@@ -17,12 +17,12 @@ from eval.config.progress import metric
 from eval.desktop import Desktop, Task
 from training.common import trackers
 from training.common.measuring.in_training import undisturbed
+from training.common.rates import from_the_first_step
 from training.common.reporting import StopRequest
-from training.common.warm_up import from_the_first_step
 from training.rl.asynchronous.rollouts import AsyncRollouts
 from training.rl.config import RlConfig
 from training.rl.learning import gate
-from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients
+from training.rl.learning.coefficients import MeanSettings, corrected, uncertain_tokens, with_coefficients
 from training.rl.learning.collapse import SuccessWatch
 from training.rl.learning.credit import credited
 from training.rl.learning.critic import ValueLearning, ValueNetwork
@@ -30,7 +30,6 @@ from training.rl.learning.entropy_bonus import EntropyBonus
 from training.rl.learning.kl import PostKl, ReferenceModel
 from training.rl.learning.loss_rows import LINES, LossRow, Pictures
 from training.rl.learning.losses import LossSettings
-from training.rl.learning.off_policy import corrected
 from training.rl.learning.ranks import TrainingRanks
 from training.rl.learning.row_trainer import RowTrainer
 from training.rl.learning.sdpo.stage import (
@@ -43,8 +42,13 @@ from training.rl.learning.sdpo.stage import (
 from training.rl.learning.trajectory_rows import join_turns, rows_per_rollout, split_warning
 from training.rl.learning.turn_records import TurnRecord, fitting, learnt, turns_of, without_cut
 from training.rl.records.recorder import TrainingRecorder
-from training.rl.records.rollout_table import rollout_rows
-from training.rl.records.step_metrics import generation_line, generation_metrics, nothing_to_learn, stage_metrics
+from training.rl.records.step_metrics import (
+    generation_line,
+    generation_metrics,
+    nothing_to_learn,
+    rollout_rows,
+    stage_metrics,
+)
 from training.rl.records.success_episodes import SuccessEpisodes
 from training.rl.rollouts.finished_rollouts import FinishedRollouts
 from training.rl.rollouts.generation import RolloutGeneration

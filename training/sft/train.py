@@ -103,8 +103,8 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
         from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
 
-        from training.common.early_stop import EarlyStopLoss
         from training.common.lengths import group_by_length, sample_lengths, take_epochs
+        from training.common.measuring.callbacks import EarlyStopLoss
         from training.sft.collate import Collator
 
     ours = {

@@ -12,7 +12,6 @@ from typing import Any, Final
 from eval.actions import Action, ActionError, ActionType, ImpossibleAction, OutOfRange, ParseError, Unrepresentable
 from eval.actions.dialects.base import AgentTurn, Dialect, Response
 from eval.actions.dialects.calls import CLICKS, CodeCall, calls, is_number, key_names, shown
-from eval.actions.dialects.headings import split_headings
 from eval.actions.geometry import Cells, OutOfFrame
 
 MAX_ACTIONS: Final = 1000  # of one answer; presses of a key count one by one
@@ -360,3 +359,22 @@ class PyAutoGui(Dialect):
             "pyautogui.hotkey('ctrl', 'c'), pyautogui.scroll(-3), or computer.terminate(status='success') when done. "
             f"x and y are {where}, from the top left corner."
         )
+
+
+HEADINGS: Final = ("Observation", "Thought", "Action", "Code")
+MARK: Final = "## "
+
+
+def split_headings(text: str) -> list[tuple[str, str]]:
+    """(heading, the text below it) in their order. The first entry has the heading "": the text before all headings.
+
+    A line `## Anything else` is text, not a heading.
+    """
+    parts: list[tuple[str, list[str]]] = [("", [])]
+    for line in text.split("\n"):
+        name = line.removeprefix(MARK).rstrip().rstrip(":")
+        if line.startswith(MARK) and name in HEADINGS:
+            parts.append((name, []))
+        else:
+            parts[-1][1].append(line)
+    return [(name, "\n".join(lines)) for name, lines in parts]

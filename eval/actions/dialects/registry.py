@@ -10,7 +10,7 @@ from eval.actions.dialects.base import Dialect
 from eval.actions.dialects.computer_13 import Computer13
 from eval.actions.dialects.dsl import Dsl
 from eval.actions.dialects.openai import OpenAi
-from eval.actions.dialects.place import GridPlaceDialect, PlaceDialect
+from eval.actions.dialects.point import GridPlaceDialect, PlaceDialect
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.dialects.qwen import Qwen3, Qwen25
 from eval.actions.dialects.ui_tars import UiTars, UiTars15

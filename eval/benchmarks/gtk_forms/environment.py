@@ -3,7 +3,7 @@
 Ten kinds of tasks (`forms`): buttons, boxes, radios, switches, fields to fill and to change, a list, menus, counters,
 pages. The screen is small so that a model of a million weights can learn to work on it, on a CPU. Everything else is
 as on a large one: an X server, a window manager, GTK, real clicks and keys. The program keeps its state in a file; the
-judge compares the whole of it with what was asked for, and the rest of the home with the start (eval.desktops.home).
+judge compares the whole of it with what was asked for, and the rest of the home with the start (`judging.home`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eval.benchmarks.gtk_forms.expert import next_action
 from eval.benchmarks.gtk_forms.forms import HEIGHT, KINDS, WIDTH, GtkForm, form, written
 from eval.config import Config, ConfigError, convert
 from eval.desktop import BrokenByAgent, Desktop, Expected, Score, SetupFailed, Task
-from eval.desktops import home
+from eval.desktops.judging import home
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments.desktop import check_here, of_this_machine, on_desktop, servers_of

@@ -3,7 +3,7 @@
 It has the layouts, colours, names and passwords of the drawn environment `login`, and its splits: a pair of name and
 password and a layout belong to either `train` or `test`. Everything else is real: an X server, a window manager, GTK's
 own fields, letters, caret and selection, clicks and keys. The program keeps its state in a file. The judge asks it
-whether the right user is logged in, and compares the rest of the home with the start (eval.desktops.home). The expert,
+whether the right user is logged in, and compares the rest of the home with the start (`judging.home`). The expert,
 which sees what a password field holds, goes on from the program's file.
 """
 
@@ -24,7 +24,7 @@ from eval.actions import Action, ActionType
 from eval.benchmarks.gtk_forms.environment import GTK_PACKAGES, check_gtk
 from eval.config import Config, ConfigError, convert
 from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task, answer_of
-from eval.desktops import home
+from eval.desktops.judging import home
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
 from eval.environments import login

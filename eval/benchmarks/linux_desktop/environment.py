@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.hacks import hacks
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene, Route
 from eval.benchmarks.linux_desktop.task_files import read
 from eval.benchmarks.linux_desktop.template import PROGRAMS, VERSION, Instance
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, Task
-from eval.desktops.hacked import HackedScene
 from eval.desktops.isolation import check_shown
+from eval.desktops.judging.hacked import HackedScene
 from eval.desktops.session import DesktopOptions
 from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, servers_of, video_folder
 from eval.environments.splits import Split, seeds

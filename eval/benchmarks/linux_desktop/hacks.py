@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from eval.benchmarks.linux_desktop.template import Instance
-from eval.desktops.hacked import Hack, guesses
+from eval.desktops.judging.hacked import Hack, guesses
 
 SCATTERED: Final = 40  # other numbers that are tried
 ARCHIVES: Final = (b"PK", b"\x1f\x8b")  # how zip and gzip begin

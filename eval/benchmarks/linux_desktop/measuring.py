@@ -17,8 +17,8 @@ from eval.actions.dialects.dsl import Dsl
 from eval.agents.base import Agent, Decision, History
 from eval.agents.baselines import DoesNothing, RandomAction
 from eval.agents.scripted import ScriptedAgent
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of, task_of
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import ROUTES, Route
 from eval.benchmarks.linux_desktop.solutions import commands
 from eval.desktop import BrokenByAgent, Desktop, InfraError, Observation, Score, Task

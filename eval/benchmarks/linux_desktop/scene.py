@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, get_args
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop.hand import Hand, OracleLost, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, OracleLost, Work
 from eval.benchmarks.linux_desktop.template import Instance
 from eval.desktop import Expected, Score
-from eval.desktops import home
+from eval.desktops.judging import home
 from eval.desktops.stage import DesktopStage
 
 Route = Literal["oracle", "second", "wrong"]

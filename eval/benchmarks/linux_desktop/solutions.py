@@ -14,7 +14,8 @@ from typing import Final
 from urllib.parse import urlencode
 from xml.sax.saxutils import escape, quoteattr
 
-from eval.benchmarks.linux_desktop.documents import _SPACES, SHEET
+from eval.benchmarks.linux_desktop.office.documents import _SPACES, SHEET
+from eval.benchmarks.linux_desktop.office.writing import TEXT
 from eval.benchmarks.linux_desktop.template import Instance
 from eval.benchmarks.linux_desktop.templates import (
     calc,
@@ -34,7 +35,6 @@ from eval.benchmarks.linux_desktop.templates import (
     xterm,
 )
 from eval.benchmarks.linux_desktop.webapps.serving import PORT
-from eval.benchmarks.linux_desktop.writing import TEXT
 
 HEAD: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 MANIFEST: Final = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.benchmarks.linux_desktop.measuring import PLAYERS, Measured, Played
-from eval.benchmarks.linux_desktop.registry import TEMPLATES
 from eval.scores.stats import Estimate, by_cluster, wilson
 
 

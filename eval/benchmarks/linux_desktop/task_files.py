@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.template import VERSION, Difficulty
 from eval.config import ConfigError
 from eval.environments.splits import Split

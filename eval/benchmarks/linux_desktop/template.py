@@ -3,7 +3,7 @@
 An instance is a frozen dataclass whose fields are all that was drawn. The judge reads the final state and nothing else:
 files, documents, what a program tells of itself. It names phases; each has a share of the score, and the task is solved
 when all are reached. A phase must not hold at the start, so work that was not done is worth 0. What else has changed in
-the home is judged by one rule for all templates (`eval.desktops.home`): an instance says what may.
+the home is judged by one rule for all templates (`eval.desktops.judging.home`): an instance says what may.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.desktops.home import REST, Allowed
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.desktops.judging.home import REST, Allowed
 from eval.desktops.stage import DesktopStage
 
 # command -> Debian's package that has it

@@ -87,7 +87,7 @@ async def served(stage: DesktopStage) -> AsyncIterator[ServedDesktop]:
         finally:
             await transport.close()
         return
-    from eval.desktops.rest import ServedTime, SleepWatch
+    from eval.desktops.display.program_sleep import ServedTime, SleepWatch
     from eval.desktops.server.app import listening, make_app
     from eval.desktops.server.service import DesktopService, Permissions
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from eval.desktop import BrokenByAgent
 from eval.desktops import reading
-from eval.desktops.place import Place
+from eval.desktops.display.running_desktop import Place
 from eval.desktops.reading import DEPTH_LIMIT, LISTED_LIMIT
 from eval.desktops.server.errors import Failed, NoPlainFile, NoSuchThing, NotAllowed, TooLarge
 from eval.desktops.wire import FILE_LIMIT

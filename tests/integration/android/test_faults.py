@@ -16,7 +16,7 @@ from eval.desktops.android import phone as phones_module
 from eval.desktops.android.adb import listed_devices
 from eval.desktops.android.phone import Phone
 from eval.desktops.client.failures import AccessRefused, Delivery, DesktopServerGone, ServerTimeout
-from eval.desktops.listening import listening, processes_with
+from eval.desktops.viewing import listening, processes_with
 from tests.integration.android.test_phone import FIELD, NOTES, on, phone
 from tests.support.android.adbd import Adbd
 from tests.support.android.device import Device

@@ -15,7 +15,7 @@ from eval.actions.keys import XDOTOOL
 from eval.agents.config import AgentConfig, make_agent
 from eval.config import convert
 from eval.desktop import ActionRefused
-from eval.desktops.keysyms import NAMED_KEYS
+from eval.desktops.display.keysyms import NAMED_KEYS
 from eval.environments import desktop
 from eval.environments.desktop import NoteScene
 from eval.prompts import PromptConfig

@@ -26,10 +26,10 @@ from eval.desktops.client.failures import (
 )
 from eval.desktops.client.fast import DesktopClient
 from eval.desktops.client.public import PublicClient
-from eval.desktops.listening import listening as listens
 from eval.desktops.server.__main__ import TOKEN_VARIABLE, main
 from eval.desktops.server.app import listening, make_app
 from eval.desktops.server.service import Permissions
+from eval.desktops.viewing import listening as listens
 from tests.support.cutting import cutting
 from tests.support.desktops import need_isolation, output, run
 from tests.support.served import TOKEN, served

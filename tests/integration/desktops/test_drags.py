@@ -21,7 +21,7 @@ from tests.support.needs import TOOLS
 pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
 
 from eval.desktops.computer import LocalComputer
-from eval.desktops.executor import Executor
+from eval.desktops.display.executor import Executor
 from eval.desktops.session import DesktopOptions, DesktopSession
 from tests.support import gtk_sheets
 from tests.support.desktops import run

@@ -17,7 +17,7 @@ from tests.support.needs import TOOLS
 
 pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
 
-from eval.desktops.executor import Executor
+from eval.desktops.display.executor import Executor
 from tests.support.event_window import EventWindow
 from tests.support.plain_desktop import PlainDesktop, plain_desktop, wait_until
 
@@ -216,7 +216,7 @@ def test_a_picture_without_shared_memory_is_the_same(
     desktop: PlainDesktop, window: EventWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = Executor(desktop.place)
-    monkeypatch.setattr("eval.desktops.frames.Camera._attach", lambda self: None)
+    monkeypatch.setattr("eval.desktops.display.frames.Camera._attach", lambda self: None)
     plain = Executor(desktop.place)
     assert shared.camera._address is not None
     assert plain.camera._address is None

@@ -20,12 +20,12 @@ from tests.support.needs import TOOLS, lacking
 pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
 
 from eval.desktops import live
-from eval.desktops.executor import Executor
+from eval.desktops.display.executor import Executor
+from eval.desktops.display.running_desktop import Place
 from eval.desktops.live import LiveDesktop
-from eval.desktops.place import Place
+from eval.desktops.person.input_recorder import PersonWatcher
 from eval.desktops.session import DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
-from eval.desktops.watching import PersonWatcher
 from eval.environments import desktop
 from eval.environments.desktop import NoteScene
 from eval.environments.registry import environment

@@ -18,10 +18,10 @@ import xcffib.xproto
 from xcffib.xproto import CW, GC
 
 from eval.actions import Action
-from eval.desktops.connection import XConnection, connect
-from eval.desktops.executor import Executor, Look
-from eval.desktops.frames import Camera
-from eval.desktops.rest import SleepWatch
+from eval.desktops.display.connection import XConnection, connect
+from eval.desktops.display.executor import Executor, Look
+from eval.desktops.display.frames import Camera
+from eval.desktops.display.program_sleep import SleepWatch
 from tests.support import late_window
 from tests.support.documented import ROOT
 from tests.support.plain_desktop import PlainDesktop, plain_desktop
@@ -97,7 +97,7 @@ def test_what_was_drawn_makes_the_whole_picture(
     reference = XConnection(desktop.place)
     connections = [XConnection(desktop.place) for _ in range(2)]
     if not shared:
-        monkeypatch.setattr("eval.desktops.frames.Camera._attach", lambda self: None)
+        monkeypatch.setattr("eval.desktops.display.frames.Camera._attach", lambda self: None)
     cameras = [Camera(connection) for connection in connections]
     boxes = []
     for each, connection in zip(cameras, connections, strict=True):  # the first picture is a whole one
@@ -136,7 +136,7 @@ def test_an_unchanged_screen_is_not_asked_for_again(desktop: PlainDesktop) -> No
 def test_a_program_that_draws_later_is_waited_for(
     steps: int, pause_ms: int, desktop: PlainDesktop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eval.desktops.connection.PROOF", 20.0)  # a busy machine may stop it between two steps
+    monkeypatch.setattr("eval.desktops.display.connection.PROOF", 20.0)  # a busy machine may stop it between two steps
     place = desktop.place
     command = [sys.executable, "-m", "tests.support.late_window", str(steps), str(pause_ms)]
     with subprocess.Popen(command, cwd=ROOT, env={**place.environ}, stdout=subprocess.PIPE, text=True) as program:

@@ -17,9 +17,9 @@ import pytest
 from eval.accessibility.osworld import NAMESPACES, to_xml
 from eval.accessibility.tree import Tree, TreeNode
 from eval.desktop import DesktopGone
-from eval.desktops.atspi import socket_of
+from eval.desktops.bus.atspi import socket_of
 from eval.desktops.computer import LocalComputer
-from eval.desktops.place import Place
+from eval.desktops.display.running_desktop import Place
 from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.trees import TreeLimits, read_tree
 from tests.support.accessible import SECRET_TEXT

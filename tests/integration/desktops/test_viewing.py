@@ -16,9 +16,8 @@ import pytest
 
 from eval.config import EXIT_CONFIG
 from eval.desktop import SetupFailed
-from eval.desktops.listening import listening, processes_with
 from eval.desktops.session import DesktopSession
-from eval.desktops.viewing import missing_viewers, start_view
+from eval.desktops.viewing import listening, missing_viewers, processes_with, start_view
 from tests.support.desktops import left, run
 from tests.support.needs import lacking
 from tests.support.vnc import frame, send, websocket

@@ -16,7 +16,7 @@ import pytest
 from eval.benchmarks.osworld import served
 from eval.benchmarks.osworld.served import ServedDesktop
 from eval.desktops.client.transport import Transport
-from eval.desktops.rest import ServedTime, SleepWatch
+from eval.desktops.display.program_sleep import ServedTime, SleepWatch
 from tests.support.waiting import until
 
 WAITS = {
@@ -126,7 +126,7 @@ def test_a_kernel_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: str) -> bytes:
         raise PermissionError(path)
 
-    monkeypatch.setattr("eval.desktops.rest._read", refused)
+    monkeypatch.setattr("eval.desktops.display.program_sleep._read", refused)
     watch = SleepWatch(lambda: [os.getpid()])
     assert watch.asleep() is None
     assert not watch.works

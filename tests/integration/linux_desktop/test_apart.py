@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.benchmarks.linux_desktop.registry import TEMPLATES
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.scores.stats import wilson
 from tests.data.apart import kit
 from tests.data.apart.every import AFTER, FRESH, STATES

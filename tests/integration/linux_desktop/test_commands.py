@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from eval.benchmarks.linux_desktop import environment
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.benchmarks.linux_desktop.measuring import PLAYERS, Measured, Played
-from eval.benchmarks.linux_desktop.registry import TEMPLATES
 from eval.benchmarks.linux_desktop.tables import table
 from tests.support.documented import ROOT, blocks
 

@@ -9,8 +9,8 @@ import pytest
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop import hand
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop import oracle_actions
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.desktop import DesktopTimeout, Expected, Score, Task
 from eval.desktops import live, remote, stage
 from eval.desktops.computer import LocalComputer
@@ -61,10 +61,10 @@ class Late(Counting):
 
 def test_an_oracle_waits_for_a_program_that_still_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     """At rest it would look three times only, a hundredth of a second apart."""
-    monkeypatch.setattr(hand, "LOOKS", 3)
-    monkeypatch.setattr(hand, "PAUSE_S", 0.01)
-    monkeypatch.setattr(hand, "LONG_PAUSE_S", 0.5)
-    monkeypatch.setattr(hand, "LOOKS_AT_WORK", 10_000)
+    monkeypatch.setattr(oracle_actions, "LOOKS", 3)
+    monkeypatch.setattr(oracle_actions, "PAUSE_S", 0.01)
+    monkeypatch.setattr(oracle_actions, "LONG_PAUSE_S", 0.5)
+    monkeypatch.setattr(oracle_actions, "LOOKS_AT_WORK", 10_000)
 
     async def go() -> ActionType:
         desktop = LiveDesktop(lambda task, seed: Late(), DesktopOptions(screen=(640, 480)), tree=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.template import Instance
 from tests.support.folder_stage import FolderStage

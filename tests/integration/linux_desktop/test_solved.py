@@ -11,8 +11,8 @@ import pytest
 
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.scripted import ScriptedAgent
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of, task_of
-from eval.benchmarks.linux_desktop.registry import TEMPLATES
 from eval.benchmarks.linux_desktop.scene import ROUTES
 from eval.benchmarks.linux_desktop.template import LARGE
 from eval.rollout.loop import RolloutLimits, rollout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.desktops.listening import listening
+from eval.desktops.viewing import listening
 from launcher.backends.local import entering, environment
 from launcher.backends.local.state import StartRecord, read
 from launcher.cli import main

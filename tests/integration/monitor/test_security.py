@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.desktops.listening import listening
+from eval.desktops.viewing import listening
 from launcher.protocol.records import Beat
 from launcher.spec.code.own_files import own_files
 from launcher.spec.model import Output

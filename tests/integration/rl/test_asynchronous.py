@@ -24,7 +24,7 @@ from tests.support.waiting import until
 from training.common.entry import read_state
 from training.rl.asynchronous.rollouts import AsyncRollouts
 from training.rl.config import RlConfig
-from training.rl.learning.off_policy import truncated_weights
+from training.rl.learning.coefficients import truncated_weights
 from training.rl.sections import AsyncConfig
 from training.rl.train import main, make_trainer, train
 from training.rl.weights.published import PublishedWeights

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.templates.file_tasks import FileTask
 from tests.bench.apart.checkers import CHECKERS
 from tests.bench.apart.state import State

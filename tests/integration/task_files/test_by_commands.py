@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.solutions import commands
 from eval.desktops.tools import MAX_GIVEN
 

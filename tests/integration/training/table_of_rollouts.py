@@ -16,7 +16,7 @@ from typing import Any
 
 from PIL import Image
 
-from training.common.tracker_tables import TABLES
+from training.common.trackers import TABLES
 
 ROWS = [
     {

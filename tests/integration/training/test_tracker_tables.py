@@ -56,7 +56,7 @@ def test_tensorboard_has_the_texts_and_each_picture(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
     from torch.utils.tensorboard import SummaryWriter
 
-    from training.common.tracker_tables import TABLES
+    from training.common.trackers import TABLES
 
     rows = [{"task": "a | b", "return": 0.5, "last": Image.new("RGB", (8, 6), (9, 8, 7))}]
     writer = SummaryWriter(str(tmp_path))

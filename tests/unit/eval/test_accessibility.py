@@ -12,9 +12,9 @@ from PIL import Image
 
 from eval.accessibility.marks import marks_of
 from eval.accessibility.osworld import NAMESPACES, to_xml
-from eval.accessibility.shown import elements
-from eval.accessibility.told import tell, tokens
+from eval.accessibility.prompt_text import tell, tokens
 from eval.accessibility.tree import Bounds, Tree, TreeNode, mend_places
+from eval.accessibility.visible import elements
 from eval.actions import ActionType
 from eval.actions.geometry import Point
 from eval.config import ConfigError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError, convert
-from eval.desktops.end_states import file_states
+from eval.desktops.judging.end_states import file_states
 from eval.endstates import JudgedState, action_states, judged_states, main
 from eval.environments import sources
 from eval.run import RunConfig

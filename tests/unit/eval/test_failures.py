@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from eval.accessibility.shown import points_at_control
 from eval.accessibility.tree import Tree, TreeNode
+from eval.accessibility.visible import points_at_control
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.environment import tasks as desktop_tasks
 from eval.desktop import Expected, Task

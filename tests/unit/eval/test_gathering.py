@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.desktops.gathering import Gatherer, PersonInput, character
+from eval.desktops.person.action_gatherer import Gatherer, PersonInput, character
 
 SIZE = (1000, 500)
 SHIFT, CTRL, ALT, SUPER = 0xFFE1, 0xFFE3, 0xFFE9, 0xFFEB

@@ -14,7 +14,7 @@ import pytest
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.desktop import BrokenByAgent, Expected, InfraError, Score
-from eval.desktops.hacked import HackedScene, guesses
+from eval.desktops.judging.hacked import HackedScene, guesses
 from eval.desktops.stage import DesktopStage
 from tests.support.folder_stage import FolderStage
 

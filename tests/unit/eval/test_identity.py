@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from eval import identity
-from eval.benchmarks.linux_desktop import documents
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.registry import TEMPLATES
+from eval.benchmarks.linux_desktop.office import documents
 from eval.benchmarks.linux_desktop.templates.file_tasks import FileTask
 from eval.benchmarks.linux_desktop.templates.mousepad import AppendLine
 from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.shop import Shop
 from eval.config import ConfigError
 from eval.config.importing import load_object
-from eval.desktops.executor import Executor
+from eval.desktops.display.executor import Executor
 from eval.environments import sources as source_tasks
 from eval.environments.registry import tasks_of
 from eval.environments.splits import SPLIT_SEED

@@ -6,7 +6,7 @@ import pytest
 
 from eval.actions.dialects.registry import make_dialect
 from eval.actions.keys import NAMED, XDOTOOL, key_name
-from eval.desktops.keysyms import NAMED_KEYS, keysym_of_key
+from eval.desktops.display.keysyms import NAMED_KEYS, keysym_of_key
 from tests.support.cases import every_case
 
 # pyautogui.KEYBOARD_KEYS of PyAutoGUI 0.9.54, without the characters that ASCII has

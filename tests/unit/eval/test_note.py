@@ -9,8 +9,7 @@ import pytest
 
 from eval.actions import Action, ActionType
 from eval.desktop import BrokenByAgent, Score
-from eval.desktops.end_states import EndState, file_states
-from eval.desktops.folder import FolderStage
+from eval.desktops.judging.end_states import EndState, FolderStage, file_states
 from eval.environments.desktop import FILE, NoteScene
 
 SEED = 1_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval.desktops import pace
-from eval.desktops.pace import Pace
+from eval.desktops.display import press_delay
+from eval.desktops.display.press_delay import Pace
 
 HOLD = 0.105
 A, B, C = (100, 100), (200, 100), (300, 100)
@@ -53,7 +53,7 @@ class Presses:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "Galculator") -> None:
         self.clock, self.proofs = Clock(), 0
-        monkeypatch.setattr(pace, "time", self.clock)
+        monkeypatch.setattr(press_delay, "time", self.clock)
         self.pace = Pace(Windows(name), self.prove)  # type: ignore[arg-type]
 
     def prove(self) -> None:

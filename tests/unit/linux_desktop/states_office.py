@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval.benchmarks.linux_desktop.documents import book_file
+from eval.benchmarks.linux_desktop.office.documents import book_file
 from eval.benchmarks.linux_desktop.solutions import (
     BOLD,
     bold_word,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval.benchmarks.linux_desktop.document_frame import frame_changes, frozen
-from eval.benchmarks.linux_desktop.documents import _SPACES
+from eval.benchmarks.linux_desktop.office.document_frame import frame_changes, frozen
+from eval.benchmarks.linux_desktop.office.documents import _SPACES
 
 SPACES = " ".join(f'xmlns:{name}="{uri}"' for name, uri in _SPACES.items())
 META = 'xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:calcext="urn:calcext"'

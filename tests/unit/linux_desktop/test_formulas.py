@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval.benchmarks.linux_desktop.formulas import NotRead, Sheets, worked_out
+from eval.benchmarks.linux_desktop.office.formulas import NotRead, Sheets, worked_out
 
 ROWS = [["thing", "amount", "price"], ["ink", 2.0, 30.0], ["rice", 5.0, 70.0]]
 BOOK = Sheets({"Sheet1": ROWS, "Other": [[1.0]]}, {})

@@ -8,8 +8,8 @@ import pytest
 
 from eval.accessibility.tree import Tree, TreeNode
 from eval.actions import ActionType
-from eval.benchmarks.linux_desktop import hand as hands
-from eval.benchmarks.linux_desktop.hand import Hand, OracleLost, Work
+from eval.benchmarks.linux_desktop import oracle_actions as hands
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, OracleLost, Work
 from eval.desktop import Expected
 
 

@@ -7,14 +7,14 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from eval.benchmarks.linux_desktop.documents import Cell, SheetCell, parsed, refers_to, sheet_file, sheets
-from eval.benchmarks.linux_desktop.registry import instance
-from eval.benchmarks.linux_desktop.spreadsheets import Workbook
+from eval.benchmarks.linux_desktop.all_templates import instance
+from eval.benchmarks.linux_desktop.office.documents import Cell, SheetCell, parsed, refers_to, sheet_file, sheets
+from eval.benchmarks.linux_desktop.office.spreadsheets import Workbook
+from eval.benchmarks.linux_desktop.office.writing import TEXT, written
 from eval.benchmarks.linux_desktop.template import TemplateJudgement
 from eval.benchmarks.linux_desktop.templates.calc import SheetTask
 from eval.benchmarks.linux_desktop.templates.calc_sheets import CopyRows
 from eval.benchmarks.linux_desktop.templates.writer import TextTask
-from eval.benchmarks.linux_desktop.writing import TEXT, written
 from eval.desktops.reading import read_archive
 
 SEED = 1_000_000

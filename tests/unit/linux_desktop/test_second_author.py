@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from eval.benchmarks.linux_desktop import solutions
-from eval.benchmarks.linux_desktop.registry import instance
+from eval.benchmarks.linux_desktop.all_templates import instance
 from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.templates import calc_looks, settings, web_rooms, writer
 from eval.benchmarks.linux_desktop.webapps.serving import answer

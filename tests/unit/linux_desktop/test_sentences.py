@@ -10,12 +10,12 @@ from functools import cache
 
 import pytest
 
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.drawing import KINDS, WordPool
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.solutions import commands
 from eval.benchmarks.linux_desktop.template import Instance
 from eval.benchmarks.linux_desktop.templates import web_rooms, web_shop
-from eval.desktops.home import REST
+from eval.desktops.judging.home import REST
 from tests.support.cases import every_case
 
 DRAWN = 200

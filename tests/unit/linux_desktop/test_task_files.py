@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from eval.benchmarks.linux_desktop import environment
-from eval.benchmarks.linux_desktop.registry import TEMPLATES
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.benchmarks.osworld.tasks import load
 from eval.config import ConfigError
 from eval.linux_desktop import main

@@ -14,11 +14,12 @@ from urllib.parse import urlencode
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop import documents, steps
+from eval.benchmarks.linux_desktop import steps
+from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.drawing import KINDS, SPLITS, WordPool
 from eval.benchmarks.linux_desktop.environment import desktop, tasks
 from eval.benchmarks.linux_desktop.hacks import hacks
-from eval.benchmarks.linux_desktop.registry import TEMPLATES, instance
+from eval.benchmarks.linux_desktop.office import documents
 from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.template import PROGRAMS, Instance, judged
 from eval.benchmarks.linux_desktop.templates import web_pages
@@ -27,7 +28,7 @@ from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.serving import answer, made
 from eval.config import ConfigError
 from eval.desktop import BrokenByAgent, Score
-from eval.desktops.hacked import visible_files
+from eval.desktops.judging.hacked import visible_files
 from tests.support.cases import every_case
 from tests.support.folder_stage import FolderStage
 

@@ -45,7 +45,7 @@ FILE: Final = re.compile(
 # the files that these name lie in the home of a desktop, and are gone with it
 HOMES: Final = (
     *(ROOT / "eval/benchmarks" / name for name in ("linux_desktop/templates", "gtk_forms", "gtk_login")),
-    ROOT / "eval/desktops/end_states.py",
+    ROOT / "eval/desktops/judging/end_states.py",
 )
 # names in the source that are no file which we leave for anybody
 FOREIGN: Final = {

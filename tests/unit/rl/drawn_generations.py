@@ -19,12 +19,11 @@ from eval.episodes import Episode
 from eval.rollout.loop import RolloutLimits
 from tests.unit.rl.oracle import Rollout, Rules, Token, Turn
 from training.rl.config import RlConfig
-from training.rl.learning.coefficients import MeanSettings, uncertain_tokens, with_coefficients
+from training.rl.learning.coefficients import MeanSettings, corrected, uncertain_tokens, with_coefficients
 from training.rl.learning.credit import credited
 from training.rl.learning.entropy_bonus import EntropyBonus
 from training.rl.learning.loss_rows import LossRow
 from training.rl.learning.losses import LossSettings
-from training.rl.learning.off_policy import corrected
 from training.rl.learning.row_trainer import RowTrainer
 from training.rl.learning.trajectory_rows import join_turns
 from training.rl.learning.turn_records import TurnRecord, learnt, turns_of

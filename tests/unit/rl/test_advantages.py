@@ -12,7 +12,7 @@ import torch
 
 from training.rl.learning import advantages as ours
 from training.rl.learning.advantages import RolloutFacts, TaskGroup, TurnFacts
-from training.rl.rollouts.penalties import efficiency_penalty, overlong_penalty
+from training.rl.rollouts.play import efficiency_penalty, overlong_penalty
 
 pytestmark = pytest.mark.ml
 CASES = 1_000

@@ -6,7 +6,7 @@ from PIL import Image
 
 from eval.desktop import Task
 from eval.episodes import Episode, Step
-from training.rl.records.rollout_table import rollout_rows
+from training.rl.records.step_metrics import rollout_rows
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration, RolloutGroup
 from training.rl.rollouts.policy import SampledTurn
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.ml
 def test_the_logged_loss_decides(loss: float | None, stopped: bool) -> None:
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
-    from training.common.early_stop import EarlyStopLoss
+    from training.common.measuring.callbacks import EarlyStopLoss
 
     one, control = EarlyStopLoss(0.05), TrainerControl()
     logs = {"learning_rate": 1e-3} if loss is None else {"loss": loss}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from training.common.warm_up import from_the_first_step
+from training.common.rates import from_the_first_step
 
 pytestmark = pytest.mark.ml
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import torch
 
 from eval.desktop import Task
 from training.rl.config import Average, RlConfig
 from training.rl.learning.trajectory_rows import chains
 from training.rl.learning.turn_records import TurnRecord, learnt
+from training.rl.sections import AsyncConfig
 
 TOKENS: Final = ("dapo", "cispo")  # losses that are a mean over tokens; the others are one over the tokens of rows
 
@@ -110,3 +112,21 @@ def _terms(record: TurnRecord) -> list[float]:
 
 def _kept(record: TurnRecord) -> tuple[bool, ...]:
     return record.kept or (True,) * record.tokens
+
+
+def corrected(records: Sequence[TurnRecord], config: AsyncConfig) -> list[TurnRecord]:
+    """Truncated importance sampling, token by token: by the weights that learn, to those that sampled. Source: IMPALA
+    (arXiv 1802.01561)."""
+    return [
+        record
+        if record.masked is not None
+        else replace(record, weights=truncated_weights(record.old, record.turn.logprobs, config.cap))
+        for record in records
+    ]
+
+
+def truncated_weights(now: Sequence[float], then: Sequence[float], cap: float) -> tuple[float, ...]:
+    """min(p_now / p_then, cap) of each token, from log probabilities in nats. Each token has its own: the product over
+    a long answer leaves any bounds by noise alone."""
+    apart = torch.tensor(now, dtype=torch.float64) - torch.tensor(then, dtype=torch.float64)
+    return tuple(apart.clamp(-20.0, 20.0).exp().clamp(max=cap).tolist())

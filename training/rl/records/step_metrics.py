@@ -1,4 +1,4 @@
-"""The figures of a generation, for the log and as metrics."""
+"""The figures of a generation, for the log and as metrics, and its rollouts as rows for the trackers."""
 
 from __future__ import annotations
 
@@ -89,3 +89,30 @@ def generation_line(made: RolloutGeneration, turns: int) -> str:
     told += f", reward {reward:.3f}, success {success:.3f}"
     told += f", {made.reused} of them played before the interruption" if made.reused else ""
     return told + (f"; void: {lost}" if lost else "")
+
+
+def rollout_rows(made: RolloutGeneration, step: int, groups: int) -> list[dict[str, Any]]:
+    """A row for each rollout of the first groups, with the screens before its first and its last turn; a rollout
+    without pictures has none in the columns `first` and `last`."""
+    return [
+        {
+            "step": step,
+            "group": group.number,
+            "rollout": played.number,
+            "task": group.task.task_id,
+            "instruction": group.task.instruction,
+            "return": played.reward,
+            "success": played.episode.success,
+            "turns": len(played.turns),
+            "answers": "\n".join(each.response or "" for each in played.episode.steps),
+            **_screens(played),
+        }
+        for group in made.groups[:groups]
+        for played in group.rollouts
+    ]
+
+
+def _screens(played: PlayedRollout) -> dict[str, Any]:
+    """The last picture of a prompt is the present screen, as the model saw it."""
+    seen = [turn.images[-1] for turn in played.turns if turn.images]
+    return {"first": seen[0] if seen else None, "last": seen[-1] if seen else None}

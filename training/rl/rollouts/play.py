@@ -24,7 +24,6 @@ from eval.rollout.loop import RolloutLimits, play
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import DynamicBatch, TaskEffort
 from training.rl.rollouts.generation import AskedTurn, PlayedRollout, RolloutGeneration, RolloutGroup
-from training.rl.rollouts.penalties import efficiency_penalty, overlong_penalty
 from training.rl.rollouts.policy import PolicyQuestion, SampledTurn
 from training.rl.rollouts.screen_states import ScreenState, screen_state
 from training.rl.rollouts.waiting_times import WaitingClock
@@ -339,3 +338,16 @@ async def play_rollout(
         version=runner.turns[0].version if runner.turns else None,
         limited=runner.limited,
     )
+
+
+def efficiency_penalty(turns: int, cost: float = 0.02) -> float:
+    """What is added to a return for the turns that it took: -cost * turns."""
+    return -cost * turns
+
+
+def overlong_penalty(tokens: int, longest: int, buffer: int) -> float:
+    """What is added to a return for a long answer: 0 up to `longest - buffer` tokens, then falling in a line to -1 at
+    `longest`; without a buffer -1 from the first token beyond. Source: DAPO (arXiv 2503.14476), its soft punishment."""
+    if tokens <= longest - buffer:
+        return 0.0
+    return -1.0 if tokens >= longest else (longest - buffer - tokens) / buffer

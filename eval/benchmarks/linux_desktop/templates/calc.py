@@ -7,7 +7,8 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self
 
-from eval.benchmarks.linux_desktop.documents import (
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.office.documents import (
     PROFILE,
     Cell,
     at,
@@ -15,12 +16,11 @@ from eval.benchmarks.linux_desktop.documents import (
     saved_parts,
     sheet_file,
 )
-from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.spreadsheets import Workbook, read_workbook
+from eval.benchmarks.linux_desktop.office.spreadsheets import Workbook, read_workbook
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
-from eval.desktops.home import Allowed
+from eval.desktops.judging.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 CALC: Final = "localc"

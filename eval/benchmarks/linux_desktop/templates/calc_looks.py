@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from eval.benchmarks.linux_desktop.document_frame import frozen
-from eval.benchmarks.linux_desktop.documents import (
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.office.document_frame import frozen
+from eval.benchmarks.linux_desktop.office.documents import (
     Cell,
     at,
     book_file,
     saved_parts,
     sheet_file,
 )
-from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.spreadsheets import Workbook, read_workbook
+from eval.benchmarks.linux_desktop.office.spreadsheets import Workbook, read_workbook
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
@@ -25,7 +25,7 @@ from eval.benchmarks.linux_desktop.templates.calc import (
     open_sheet,
     save,
 )
-from eval.desktops.home import Allowed
+from eval.desktops.judging.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 

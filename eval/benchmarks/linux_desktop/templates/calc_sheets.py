@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from eval.benchmarks.linux_desktop.documents import (
+from eval.benchmarks.linux_desktop.drawing import WordPool
+from eval.benchmarks.linux_desktop.office.documents import (
     Cell,
     at,
     sheet_file,
     values,
 )
-from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
-from eval.benchmarks.linux_desktop.spreadsheets import Workbook
+from eval.benchmarks.linux_desktop.office.spreadsheets import Workbook
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Self
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop import steps
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.editor_lines import to_line
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor, rewrite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, same_text

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Self
 
 from eval.accessibility.tree import Tree
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, node_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import same_text, text_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.desktops.stage import DesktopStage

@@ -8,11 +8,11 @@ from pathlib import PurePosixPath
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
-from eval.desktops.home import Allowed
+from eval.desktops.judging.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 MANAGER: Final = "thunar"

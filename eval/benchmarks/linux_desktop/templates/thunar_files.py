@@ -7,13 +7,13 @@ from typing import ClassVar, Final, Self
 
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
 from eval.benchmarks.linux_desktop.templates.thunar import MANAGER, files_of, pick, pick_by_keys, show_folder
-from eval.desktops.home import Allowed
+from eval.desktops.judging.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 RENAME: Final = "Rename"

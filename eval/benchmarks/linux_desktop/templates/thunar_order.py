@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import text_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor, shared_out

@@ -6,7 +6,7 @@ import json
 from abc import abstractmethod
 from typing import Any, ClassVar, Final
 
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import content_of
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.web import BROWSER, WebTask, fill, follow, open_site, push, visit

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.web import (
     BROWSER,

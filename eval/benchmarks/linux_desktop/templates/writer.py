@@ -6,15 +6,15 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from eval.benchmarks.linux_desktop.document_styles import PLAIN
-from eval.benchmarks.linux_desktop.documents import PROFILE, profile, saved_parts
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.office.document_styles import PLAIN
+from eval.benchmarks.linux_desktop.office.documents import PROFILE, profile, saved_parts
+from eval.benchmarks.linux_desktop.office.writing import HEADING, Written, text_file, written
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import OPTIONS, save
-from eval.benchmarks.linux_desktop.writing import HEADING, Written, text_file, written
-from eval.desktops.home import Allowed
+from eval.desktops.judging.home import Allowed
 from eval.desktops.stage import DesktopStage
 
 WRITER: Final = "lowriter"

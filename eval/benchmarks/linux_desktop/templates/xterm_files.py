@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.hand import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree import ElementTree
 
-from eval.benchmarks.linux_desktop.documents import parsed, qualified
+from eval.benchmarks.linux_desktop.office.documents import parsed, qualified
 
 DEEPEST: Final = 20  # styles that build on each other
 WEIGHTS: Final = ("bold", "600", "700", "800", "900")

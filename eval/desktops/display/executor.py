@@ -18,14 +18,14 @@ from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
 from eval.actions.lasting import waits
 from eval.desktop import ActionRefused
-from eval.desktops.action_kinds import BY_KEYS, CLICKS, SHORTCUTS, SILENT
-from eval.desktops.connection import LIMIT, STEP, XConnection, reachable
-from eval.desktops.frames import Camera, Frame
-from eval.desktops.keyboard import CannotType, XKeyboard
-from eval.desktops.pace import Pace
-from eval.desktops.place import Place
-from eval.desktops.rest import SOON_S
-from eval.desktops.windows import TopWindow, Windows
+from eval.desktops.display.action_kinds import BY_KEYS, CLICKS, SHORTCUTS, SILENT
+from eval.desktops.display.connection import LIMIT, STEP, XConnection, reachable
+from eval.desktops.display.frames import Camera, Frame
+from eval.desktops.display.keyboard import CannotType, XKeyboard
+from eval.desktops.display.press_delay import Pace
+from eval.desktops.display.program_sleep import SOON_S
+from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.windows import TopWindow, Windows
 
 BUTTON_PRESS, BUTTON_RELEASE, MOTION = 4, 5, 6  # X11 protocol, event numbers
 BUTTON_NUMBERS: Final = {"left": 1, "middle": 2, "right": 3, "back": 8, "forward": 9}
@@ -60,7 +60,7 @@ class Executor:
     """Acts on one desktop and looks at it.
 
     launch   starts a program by its name, for open_app; None refuses that action
-    asleep   SleepWatch.asleep of the desktop's programs (eval.desktops.rest). None, or an answer of None: nobody knows,
+    asleep   SleepWatch.asleep of the desktop's programs. None, or an answer of None: nobody knows,
              and it is not asked again
     Raises DesktopGone from every method when the X server is gone.
     """

@@ -12,7 +12,7 @@ import xcffib
 import xcffib.shm
 from PIL import Image
 
-from eval.desktops.connection import XConnection
+from eval.desktops.display.connection import XConnection
 
 PictureFormat = Literal["png", "webp", "jpeg"]
 QUALITY: Final = 85  # of JPEG and WebP

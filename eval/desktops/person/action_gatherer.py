@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Screen
-from eval.desktops.keysyms import NAMED_KEYS, UNICODE, VENDOR
+from eval.desktops.display.keysyms import NAMED_KEYS, UNICODE, VENDOR
 
 NEAR: Final = 4  # pixels; a button that goes up this near to where it went down is a click
 BENT: Final = 10  # pixels; a drag that strays this far from a straight line has a path

@@ -8,9 +8,9 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from eval.benchmarks.linux_desktop.document_frame import frame_changes
-from eval.benchmarks.linux_desktop.document_styles import DocumentStyles, Marks
-from eval.benchmarks.linux_desktop.documents import package, parsed, qualified
+from eval.benchmarks.linux_desktop.office.document_frame import frame_changes
+from eval.benchmarks.linux_desktop.office.document_styles import DocumentStyles, Marks
+from eval.benchmarks.linux_desktop.office.documents import package, parsed, qualified
 
 TEXT: Final = "application/vnd.oasis.opendocument.text"
 HEADING: Final = "Heading_20_1"  # the name of the style Heading 1 in every language

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from eval.desktops.connection import XConnection
-from eval.desktops.keysyms import CAPS_LOCK, NO_SYMBOL, SHIFT, UNICODE, VENDOR, keysym_of, keysym_of_key
-from eval.desktops.pace import Pace
+from eval.desktops.display.connection import XConnection
+from eval.desktops.display.keysyms import CAPS_LOCK, NO_SYMBOL, SHIFT, UNICODE, VENDOR, keysym_of, keysym_of_key
+from eval.desktops.display.press_delay import Pace
 
 KEY_PRESS, KEY_RELEASE = 2, 3  # X11 protocol, event numbers
 UNREAD: Final = 0.3  # seconds to wait where a program does not prove that it has read its keys

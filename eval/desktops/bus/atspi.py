@@ -19,9 +19,12 @@ from jeepney.auth import BEGIN, AuthenticationError, Authenticator
 from jeepney.low_level import Header, HeaderFields, Message, MessageType
 from jeepney.wrappers import DBusAddress, new_method_call
 
+from eval.accessibility.tree import Bounds
 from eval.desktop import DesktopGone
-from eval.desktops.place import Place
+from eval.desktops.display.running_desktop import Place
 
+FAR: Final = 1 << 16  # pixels; a hidden object has a place of -2^31
+Reference = tuple[str, str]  # (name on the bus, path)
 FIXED: Final = 16  # bytes at the beginning of a message: they tell how long it is
 HEADER: Final = 1 << 16  # bytes of header fields; the bus refuses names above 255 bytes, so only signatures are long
 BODY: Final = 1 << 18  # bytes of an answer that are read: 1,024 children are 60 kB
@@ -168,3 +171,33 @@ class Bus:
         elif message.header.message_type is MessageType.error:
             name = str(fields.get(HeaderFields.error_name, "an error"))
             answer.set_exception((ProgramEnded if name in GONE else Unanswered)(name))
+
+
+def read_references(found: Any) -> list[Reference]:
+    """The references in an answer, without those that stand for nothing."""
+    if not isinstance(found, list):
+        return []
+    pairs = [pair for pair in found if isinstance(pair, tuple) and len(pair) == 2]
+    return [
+        (name, path)
+        for name, path in pairs
+        if isinstance(name, str) and isinstance(path, str) and name and not path.endswith("/null")
+    ]
+
+
+def read_bounds(found: Any) -> Bounds | None:
+    if not isinstance(found, tuple) or len(found) != 4 or not all(isinstance(number, int) for number in found):
+        return None
+    left, top, width, height = found
+    if width <= 0 or height <= 0 or max(abs(left), abs(top), width, height) > FAR:
+        return None
+    return left, top, width, height
+
+
+def read_value(found: dict[str, Any]) -> tuple[float, float, float, float] | None:
+    names = ("CurrentValue", "MinimumValue", "MaximumValue", "MinimumIncrement")
+    numbers = [found.get(name) for name in names]
+    if not isinstance(numbers[0], int | float):
+        return None
+    current, low, high, step = (float(number) if isinstance(number, int | float) else 0.0 for number in numbers)
+    return current, low, high, step

@@ -16,10 +16,10 @@ import xcffib.record
 import xcffib.xproto
 
 from eval.desktop import DesktopGone
-from eval.desktops.connection import connect, reachable
-from eval.desktops.gathering import ENDS, PersonInput
-from eval.desktops.keysyms import keysym_of_key
-from eval.desktops.place import Place
+from eval.desktops.display.connection import connect, reachable
+from eval.desktops.display.keysyms import keysym_of_key
+from eval.desktops.display.running_desktop import Place
+from eval.desktops.person.action_gatherer import ENDS, PersonInput
 
 FROM_SERVER, START_OF_DATA, END_OF_DATA = 0, 4, 5  # RECORD protocol, categories of a reply
 STARTS_S: Final = 60.0  # the X server's first answer takes milliseconds; on a machine that stands still, seconds

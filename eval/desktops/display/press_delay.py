@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from eval.desktops.keysyms import NAMED_KEYS
+from eval.desktops.display.keysyms import NAMED_KEYS
 
 if TYPE_CHECKING:
-    from eval.desktops.connection import XConnection
+    from eval.desktops.display.connection import XConnection
 
 # A word of the window's class -> seconds after which a button takes the next press. Its timer: 100 ms
 SLOW: Final = {"galculator": 0.105}

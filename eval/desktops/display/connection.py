@@ -20,7 +20,7 @@ import xcffib.xproto
 import xcffib.xtest
 
 from eval.desktop import DesktopGone
-from eval.desktops.place import Place
+from eval.desktops.display.running_desktop import Place
 
 QUIET: Final = 0.018  # seconds without damage: a frame of GTK is 16.7 ms; after 10 ms pictures still changed
 CALM: Final = 0.004  # seconds without damage after which the picture is likely the last one

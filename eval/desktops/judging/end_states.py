@@ -1,15 +1,20 @@
 """End states of a task of files: right ones in another way, near ones that are wrong, right ones with something else
-spoiled. They are made from the start and one right end, so whoever writes a judge sees what it says of others."""
+spoiled. They are made from the start and one right end, so whoever writes a judge sees what it says of others, on a
+folder in the place of a desktop (`FolderStage`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from eval.desktops.home import TRASH
+from eval.accessibility.tree import Tree
+from eval.actions import Action
+from eval.desktop import NotRunHere, SetupFailed
+from eval.desktops.judging.home import TRASH
+from eval.desktops.reading import FileEntry, list_files, read_file
 
 EndKind = Literal["right", "wrong", "spoiled"]
 Texts = Mapping[str, str | None]  # path -> text; None: the file is gone
@@ -139,3 +144,43 @@ def _linked(file: Path) -> None:
     other = file.with_name(f"{file.name}.real")
     file.rename(other)
     file.symlink_to(other.name)
+
+
+class FolderStage:
+    """A DesktopStage over the folder `home`: no programs, no windows, an empty accessibility tree.
+
+    started  programs that were to be started
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.started: list[tuple[str, ...]] = []
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    async def read_file(self, path: str) -> bytes:
+        return read_file(self.home, path)
+
+    async def list_files(self, folder: str) -> dict[str, FileEntry]:
+        return list_files(self.home, folder)
+
+    async def start(self, argv: Sequence[str]) -> None:
+        self.started.append(tuple(argv))
+
+    async def serve(self, module: str, order: Mapping[str, Any]) -> str:
+        raise NotRunHere("missing dependency: a folder has no web applications")
+
+    async def served(self) -> dict[str, Any]:
+        raise SetupFailed("no web application runs")
+
+    async def windows(self, count: int) -> None:
+        pass
+
+    async def act(self, actions: Sequence[Action]) -> None:
+        pass
+
+    async def tree(self) -> Tree:
+        return Tree(screen=(1280, 720))

@@ -9,7 +9,7 @@ from typing import Final
 import xcffib
 from xcffib.xproto import EventMask
 
-from eval.desktops.connection import SOURCE_PAGER, XConnection
+from eval.desktops.display.connection import SOURCE_PAGER, XConnection
 
 TO_MANAGER: Final = EventMask.SubstructureRedirect | EventMask.SubstructureNotify
 STATIC_GRAVITY: Final = 10

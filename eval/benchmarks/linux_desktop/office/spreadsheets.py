@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eval.benchmarks.linux_desktop.document_frame import frame_changes, frozen
-from eval.benchmarks.linux_desktop.document_styles import PLAIN, DocumentStyles, Marks
-from eval.benchmarks.linux_desktop.documents import Cell, SheetCell, at, parsed, qualified, refers_to, sheets
-from eval.benchmarks.linux_desktop.formula_values import NotRead
-from eval.benchmarks.linux_desktop.formulas import Sheets, worked_out
+from eval.benchmarks.linux_desktop.office.document_frame import frame_changes, frozen
+from eval.benchmarks.linux_desktop.office.document_styles import PLAIN, DocumentStyles, Marks
+from eval.benchmarks.linux_desktop.office.documents import Cell, SheetCell, at, parsed, qualified, refers_to, sheets
+from eval.benchmarks.linux_desktop.office.formula_values import NotRead
+from eval.benchmarks.linux_desktop.office.formulas import Sheets, worked_out
 
 TRIES: Final = 3  # other numbers with which a formula is worked out
 CLOSE: Final = 1e-6

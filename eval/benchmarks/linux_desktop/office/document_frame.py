@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from xml.etree import ElementTree
 
-from eval.benchmarks.linux_desktop.document_styles import PLAIN_STYLES, DocumentStyles
-from eval.benchmarks.linux_desktop.documents import parsed, qualified
+from eval.benchmarks.linux_desktop.office.document_styles import PLAIN_STYLES, DocumentStyles
+from eval.benchmarks.linux_desktop.office.documents import parsed, qualified
 
 MARGIN: Final = 0.7874  # inches: 2 cm
 NEAR: Final = 0.02

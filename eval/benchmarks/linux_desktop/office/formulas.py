@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eval.benchmarks.linux_desktop.formula_values import (
+from eval.benchmarks.linux_desktop.office.formula_values import (
     FUNCTIONS,
     SIGNED,
     SIGNS,

@@ -1,0 +1,1 @@
+"""An X display: what acts on it (`executor`), its pictures, keys and windows, and when its programs sleep."""
