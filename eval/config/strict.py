@@ -67,11 +67,13 @@ def read(path: Path) -> Any:
     """The plain content of a JSON or YAML file. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
+        return json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    try:
-        return json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8: {error}; save it as UTF-8") from None
+    # of values that YAML cannot make: dates, numbers of too many digits, what is too deep
+    except (ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
 
 

@@ -1,4 +1,4 @@
-"""What a training is made of, by content: its model's files (chat template and tokenizer too), its adapter, its data,
+"""What a training is made of, by content: its model's files (chat template and tokenizer too), adapter, data, rewards,
 and where it learns on tasks, those with their judges, programs and desktops (eval.identity).
 
 Each checkpoint holds the digests in identity.json, so that it does not go on with another model or other data. Nothing
@@ -23,6 +23,9 @@ from eval.config import ResumeError
 from eval.environments.registry import tasks_of
 from eval.identity import digest_of
 from training.common.model.card import file_digest, sources
+from training.data.chat_tables import COMMITS
+from training.data.faults import is_file_or_folder
+from training.data.pairs.store import PAIRS
 
 FILE: Final = "identity.json"  # in a checkpoint
 MODEL_FILES: Final = frozenset((".safetensors", ".bin", ".json", ".jinja", ".txt", ".model"))
@@ -32,6 +35,7 @@ WEIGHTS: Final = ".safetensors"
 ASKED: Final = ("chat_template.jinja", "chat_template.json", "tokenizer.json", "preprocessor_config.json")
 SHA256: Final = 64  # hexadecimal digits; the hub names a large file by it, and a small one by git's
 TASKS: Final = "tasks"
+FURTHER: Final = ("rewards ", "prompt.demonstration", "deepspeed")  # parts that older checkpoints do not have
 ANYWAY: ContextVar[bool] = ContextVar("resume_anyway", default=False)  # --resume-anyway
 
 
@@ -75,14 +79,28 @@ def identity(config: Any, known: Identity | None = None) -> Identity:
         found[EVALUATED] = _part(folder, str(held_out["split"]), (known or {}).get(EVALUATED), model=False)
     specs = [(field, spec) for field in _fields(plain) for spec in _specs(plain[field])]
     for at, (field, place) in enumerate(sources(plain)):
-        if not place.exists():
-            continue  # of a hub, or read by nobody
         name = f"{field} {at}" if sum(other == field for other, _ in specs) > 1 else field
         spec = next((spec for other, spec in specs[at:] if other == field), None)
-        found[name] = _part(place, _without_place(spec), (known or {}).get(name), model=False)
+        if (commit := COMMITS.get(str(spec.get("path") if isinstance(spec, Mapping) else spec))) is not None:
+            found[name] = Part(path=str(place), state=commit, spec=_without_place(spec), digest=commit)
+        elif place.exists():  # else of a hub, or read by nobody
+            found[name] = _part(place, _without_place(spec), (known or {}).get(name), model=False)
+    for name, place in _further(plain):
+        found[name] = _part(place, "", (known or {}).get(name), model=False)
     if isinstance(plain.get("environment"), str) and isinstance(plain.get(TASKS), Mapping):
         found[TASKS] = _tasks(plain["environment"], plain[TASKS], plain.get("options") or {})
     return found
+
+
+def _further(plain: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """(part, place) of what else a training learns from: files of rewards, demonstrations, DeepSpeed's settings."""
+    shown = ((plain.get("prompt") or {}).get("demonstration") or {}).get("folder")
+    named = [("prompt.demonstration", shown), ("deepspeed", plain.get("deepspeed"))]
+    for number, reward in enumerate(plain.get("rewards") or ()):
+        named += [(f"rewards {number} {name}", value) for name, value in (reward.get("args") or {}).items()]
+    for name, value in named:
+        if isinstance(value, str) and value and is_file_or_folder(place := Path(value)):
+            yield name, place
 
 
 def _tasks(environment: str, tasks: Mapping[str, Any], options: Mapping[str, Any]) -> Part:
@@ -150,6 +168,8 @@ def _files(place: Path, model: bool) -> Iterator[tuple[str, Path]]:
     """By name, in order. Of a packed dataset its dataset.json, which has the digests of the others."""
     if place.is_file():
         yield "", place
+        if not model and place.suffix in (".json", ".jsonl"):
+            yield from _pictures([place], place.parent)
     elif not model and (place / "dataset.json").is_file():
         yield "dataset.json", place / "dataset.json"
     elif model:
@@ -160,6 +180,18 @@ def _files(place: Path, model: bool) -> Iterator[tuple[str, Path]]:
             for name in sorted(names):
                 file = Path(folder, name)
                 yield file.relative_to(place).as_posix(), file
+        if not (place / PAIRS).exists():  # whose pictures are in the folder
+            held = _pictures(sorted(place.glob("*.jsonl")), place)
+            yield from ((name, file) for name, file in held if not file.is_relative_to(place))
+
+
+def _pictures(chats: list[Path], root: Path) -> Iterator[tuple[str, Path]]:
+    """What chats show, by a name that is the same wherever the files lie: their rows tell only where it is."""
+    from training.data.chat import named_pictures
+
+    for number, file in enumerate(sorted({file for path in chats for file in named_pictures(path)})):
+        inside = file.is_relative_to(root) and ".." not in file.parts
+        yield file.relative_to(root).as_posix() if inside else f"{number} {file.name}", file
 
 
 def _sha256(file: Path) -> str:
@@ -217,6 +249,8 @@ def check(now: Identity, resume: str) -> list[str]:
         if name == TASKS and name not in before:
             lines.append(f"resume: {resume} does not say by which judge its tasks were scored (judge unknown)")
             continue
+        if name not in before and name.startswith(FURTHER):
+            continue  # a checkpoint of before these had digests; the configuration is compared elsewhere
         if name not in before or name not in now:
             odd.append(f"{name}: {'not there any more' if name in before else 'not there then'}")
             pinned = False

@@ -87,6 +87,17 @@ class ChatSamples(Sequence[Sample]):
         return Sample(told(chat), images, answer_only=chat.answer_only)
 
 
+def named_pictures(file: Path) -> list[Path]:
+    """The pictures that the rows of a file name, each once, in order of their names; those that are there."""
+    named = set()
+    for _, _, line in _rows(file):
+        try:
+            named |= {_file(file.parent, picture) for picture in read_row(json.loads(line)).pictures}
+        except (BadSample, ValueError, RecursionError):
+            continue  # no sample either
+    return sorted(named)
+
+
 def check_turns(chat: ChatRow) -> None:
     """Raises BadSample for turns that do not end with an answer, begin with one, or have one with a picture."""
     first = next((turn["role"] for turn in chat.turns if turn["role"] != "system"), None)

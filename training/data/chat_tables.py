@@ -20,6 +20,7 @@ from eval.config import ConfigError
 HUB: Final = re.compile(r"hf://datasets/([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?/?")
 COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 SUFFIXES: Final = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpg", b"RIFF": "webp", b"GIF8": "gif"}
+COMMITS: Final[dict[str, str]] = {}  # what this process read: hf://datasets/OWNER/NAME[@REVISION] -> its commit then
 FORM: Final = 1  # raise it when the same rows are written otherwise
 
 
@@ -38,6 +39,7 @@ def chat_folder(place: str, split: str) -> Path:
 
     if (found := HUB.fullmatch(place)) is not None:
         name, revision = found[1], _commit(found[1], found[2])
+        COMMITS[place] = revision
         key: list[Any] = [FORM, name, revision, split]
     else:
         name, revision = place, None

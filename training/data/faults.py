@@ -61,6 +61,14 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def is_file_or_folder(path: Path) -> bool:
+    """As `is_file`, also of a folder."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def write_faults(faults: Faults, results: Path) -> None:
     """Writes results/bad_samples.json if samples were skipped."""
     if faults.policy != "skip":

@@ -40,7 +40,7 @@ def follow(tutorial: str, work: Path, more: str = "") -> None:
     venv = installed.environment(extras=True)
     for line in lines(tutorial):
         typed = f"{line} {more}" if line.startswith("launcher submit") else line
-        done = installed.run(typed, venv, work, timeout=3000)
+        done = installed.run(typed, venv, work, timeout=7000)  # the test has a limit of its own
         assert done.returncode == 0, f"$ {typed}\n{done.stdout}{done.stderr}"
 
 

@@ -146,12 +146,20 @@ def test_a_wrong_configuration_is_one_line_and_78(
     assert what in line
 
 
-@pytest.mark.parametrize(("name", "text"), [("c.json", "{"), ("c.yaml", "a: ["), ("absent.yaml", None)])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *(("c.json", b"{"), ("c.yaml", b"a: ["), ("absent.yaml", None)),
+        *(("c.yaml", "a: \u00e9".encode("latin-1")), ("c.yaml", "a: 1".encode("utf-16")), ("c.json", b"\xff{}")),
+        *(("c.json", b"[" * 30000), ("c.yaml", b"[" * 3000), ("c.json", b"9" * 5000), ("c.yaml", b"a: " + b"9" * 5000)),
+        *(("c.yaml", b"a: 2026-13-45"), ("c.yaml", b"a: !!int x"), ("c.yaml", b"a: !!timestamp x")),
+    ],
+)
 def test_a_file_that_can_not_be_read_is_78(
-    name: str, text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, data: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if text is not None:
-        (tmp_path / name).write_text(text)
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
     assert entry.main(["--config", str(tmp_path / name), "--out", str(tmp_path)]) == 78
     assert len(capsys.readouterr().err.splitlines()) == 1
 

@@ -15,6 +15,7 @@ from eval.config import ResumeError, exit_code
 from tests.support.cases import every_case
 from training.common import identity
 from training.common.identity import Identity, check, load, save
+from training.data import chat_tables
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +178,57 @@ def test_a_mixture_of_other_shares_is_other_data(tmp_path: Path) -> None:
     assert again(of(2.0), resume) == []
     with pytest.raises(ResumeError, match=r"data 1: the configuration says \{\"weight\": 3.0\} of it"):
         again(of(3.0), resume)
+
+
+def test_whatever_else_a_training_learns_from_is_of_its_content(tmp_path: Path) -> None:
+    """A file of chats and the pictures it names, a reward model, demonstrations, DeepSpeed's settings."""
+    root = tmp_path
+    folders(root)
+    picture, judge, shown, shards = root / "p" / "1.png", root / "judge", root / "shown" / "a", root / "ds.json"
+    for folder in (picture.parent, judge, shown):
+        folder.mkdir(parents=True)
+    turns = [{"role": "user", "content": "<image>Who?"}, {"role": "assistant", "content": "Kane."}]
+    chats = [{"messages": turns, "images": [{"path": "p/1.png"}]}, {"messages": turns, "images": ["p/gone.png"]}]
+    for name in ("chats.json", "chats.jsonl"):
+        listed = json.dumps(chats) if name.endswith(".json") else "\n".join([*map(json.dumps, chats), "{"])
+        (root / name).write_text(listed)
+    files = {picture: "data: its files", judge / "a.safetensors": r"rewards 1 path: its files"}
+    files |= {shown / "steps.jsonl": "prompt.demonstration: its files", shards: "deepspeed: its files"}
+    rewards = [{"name": "format", "args": {}}, {"name": "learned", "args": {"path": str(judge), "share": 0.5}}]
+    for data in ("chats.json", "chats.jsonl"):
+        for file in files:
+            file.write_text("as it was")
+        config = {
+            "model": str(root / "model"),
+            "data": str(root / data),
+            "rewards": rewards,
+            "prompt": {"demonstration": {"folder": str(shown.parent)}},
+            "deepspeed": str(shards),
+        }
+        resume = checkpoint(root, config)
+        for file, said in files.items():
+            file.write_text("something else")
+            with pytest.raises(ResumeError, match=f"made with other content: {said};"):
+                again(config, resume)
+            file.write_text("as it was")
+            assert again(config, resume) == []
+        older = {name: part for name, part in (load(resume) or {}).items() if name in ("model", "data")}
+        save(older, Path(resume))  # of before these had digests
+        assert again(config, resume) == []
+        shutil.rmtree(resume)
+
+
+def test_a_data_set_of_a_hub_is_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch goes on; what a training read is known by the commit that it was then."""
+    folders(tmp_path)
+    config = {"model": str(tmp_path / "model"), "data": [{"path": "hf://datasets/owner/name", "split": "train"}]}
+    assert "data" not in identity.identity(config)  # nobody read it
+    monkeypatch.setitem(chat_tables.COMMITS, "hf://datasets/owner/name", "1" * 40)
+    resume = checkpoint(tmp_path, config)
+    assert again(config, resume) == []
+    monkeypatch.setitem(chat_tables.COMMITS, "hf://datasets/owner/name", "2" * 40)
+    with pytest.raises(ResumeError, match="made with other content: data: its files;"):
+        again(config, resume)
 
 
 @every_case("damage", [lambda file: file.write_text("{"), lambda file: file.write_text("[1]")])

@@ -12,6 +12,7 @@ from eval.config import ConfigError
 from eval.prompts import PromptConfig
 from tests.data.chats.rows import rows
 from tests.unit.training.data.test_chat_forms import pictures
+from training.data.chat_tables import COMMITS
 from training.data.faults import Faults
 from training.data.source import open_source
 
@@ -43,7 +44,7 @@ def test_a_table_with_image_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         where_asked = where
     for _ in range(2):  # the second time from the folder that the first one made
         (sample,) = open_source(where_asked, PromptConfig().builder(), Faults())
-    assert place == "folder" or asked == [("owner/name", commit)]
+    assert place == "folder" or (asked, COMMITS[where_asked]) == ([("owner/name", commit)], commit)
     assert [Image.open(image).getpixel((0, 0))[0] for image in sample.images] == [2, 1, 2]  # type: ignore[arg-type, index]
     assert sample.answer_only
     assert [part["type"] for part in sample.messages[0]["content"]] == ["text", "image", "text", "image", "text"]
