@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -217,3 +218,49 @@ def test_what_the_desktop_prints_runs_as_code_of_nobody_without_our_variables(mo
 def test_an_interpreter_that_is_not_there_is_a_missing_dependency(tmp_path: Path) -> None:
     with pytest.raises(SetupFailed, match="missing dependency: the public evaluators"):
         PublicJudge(tmp_path / "python").check()
+
+
+GOLD = """
+import sys, zipfile
+import docx, openpyxl, pptx
+out = sys.argv[1]
+book = openpyxl.Workbook(); book.active["A1"] = 5; book.save(f"{out}/gold.xlsx")
+text = docx.Document(); text.add_paragraph("rice"); text.save(f"{out}/gold.docx")
+show = pptx.Presentation(); show.slides.add_slide(show.slide_layouts[0]); show.save(f"{out}/gold.pptx")
+with zipfile.ZipFile(f"{out}/gold.zip", "w") as archive: archive.writestr("a.txt", "rice")
+open(f"{out}/gold.json", "w").write('{"a": 1}')
+"""
+SHEET = {"rules": [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]}
+# each has a file of the task to compare with; what the public harness does with a broken one: it raises, or gives 0
+OF_FILES = {
+    "compare_table": ("gold.xlsx", SHEET),
+    "compare_docx_files": ("gold.docx", {}),
+    "compare_docx_tables": ("gold.docx", {}),
+    "compare_line_spacing": ("gold.docx", {}),
+    "compare_pptx_files": ("gold.pptx", {}),
+    "compare_zip_files": ("gold.zip", {}),
+    "is_included_all_json_objects": ("gold.json", {}),
+    "check_json_settings": ("gold.json", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def gold(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_judge()
+    folder = tmp_path_factory.mktemp("gold")
+    subprocess.run([JUDGE, "-c", GOLD, folder], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("func", OF_FILES)
+def test_a_broken_file_of_the_agent_is_its_doing_for_each_metric_of_files(func: str, gold: Path) -> None:
+    """A 0, or BrokenByAgent, which is one; the right file is solved by the same evaluator."""
+    name, options = OF_FILES[func]
+    right = (gold / name).read_bytes()
+    mine = vm_file(f"/home/user/mine{Path(name).suffix}", f"mine{Path(name).suffix}")
+    expected = {"type": "cloud_file", "path": f"https://example.test/{name}", "dest": name}
+    evaluator = {"func": func, "result": mine, "expected": expected, "options": options}
+    with contextlib.suppress(BrokenByAgent):
+        assert judged(evaluator, {"/file": (200, b"\x00\x01 broken")}, **{name: right}).score == 0.0
+    assert judged(evaluator, {"/file": (200, right)}, **{name: right}).score == 1.0

@@ -7,7 +7,7 @@ import pytest
 from eval.benchmarks.linux_desktop.office.formulas import NotRead, Sheets, worked_out
 
 ROWS = [["thing", "amount", "price"], ["ink", 2.0, 30.0], ["rice", 5.0, 70.0]]
-BOOK = Sheets({"Sheet1": ROWS, "Other": [[1.0]]}, {})
+BOOK = Sheets({"Sheet1": ROWS, "Other": [[1.0]]}, {"twice": "[.B2]*2", "amounts": "[$Sheet1.$B$2:.$B$3]"})
 ROW = 2, 1  # the place of C2
 
 
@@ -37,6 +37,8 @@ ROW = 2, 1  # the place of C2
         ("of:=SUMPRODUCT((ROW([.B2:.B3])>2)*[.B2:.B3])", 5.0),
         ("of:=IF([.B2]>1;MAX([.B2:.B3]);0)", 5.0),
         ("of:=-2+3*2^2", 10.0),
+        ("of:=TWICE+SUM(amounts)", 11.0),
+        ("of:=SUM(INDEX(amounts;1):[.B3])", 7.0),
     ],
 )
 def test_a_formula_works_out(formula: str, value: float) -> None:
@@ -60,6 +62,11 @@ def test_a_formula_works_out(formula: str, value: float) -> None:
         'of:=INDIRECT("None.A1")',
         "of:=AGGREGATE(14;6;[.B2:.B3];1)",
         "of:=STDEV([.B2:.B3])",
+        "of:=SUM(ROW():ROW())",
+        "of:=SUM(twice:[.B3])",
+        "of:=SUM([.A1:.A20000]*[.A1:.AX1])",
+        "of:=IF([.B2])",
+        'of:=INDIRECT("")',
         "of:=SUM(OFFSET([$None.B1];1;0;2;1))",
     ],
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 Scalar = str | float
+LARGEST: Final = 20_000  # cells of an area
 
 
 class NotRead(Exception):
@@ -90,11 +91,14 @@ def on_each(sign: Callable[[Scalar, Scalar], Scalar], left: Value, right: Value)
         except (ArithmeticError, TypeError, ValueError):
             raise NotRead("no value") from None
     areas = [each for each in (left, right) if isinstance(each, Area)]
+    high, wide = max(each.high for each in areas), max(each.wide for each in areas)
+    if high * wide > LARGEST:
+        raise NotRead("too large")
     rows = []
-    for row in range(max(each.high for each in areas)):
+    for row in range(high):
         pairs = [
             [one_of(each, (column, row)) if isinstance(each, Area) else each for each in (left, right)]
-            for column in range(max(each.wide for each in areas))
+            for column in range(wide)
         ]
         rows.append(tuple(_of_pair(sign, one, other) for one, other in pairs))
     return Area(tuple(rows), areas[0].column, areas[0].row)

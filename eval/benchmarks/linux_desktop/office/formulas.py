@@ -11,6 +11,7 @@ from typing import Final
 
 from eval.benchmarks.linux_desktop.office.formula_values import (
     FUNCTIONS,
+    LARGEST,
     SIGNED,
     SIGNS,
     TIMES,
@@ -34,7 +35,6 @@ _CORNER: Final = re.compile(
 )
 LONGEST: Final = 2000  # characters of a formula that is read
 DEEPEST: Final = 40  # parts of a formula in each other, and names in each other
-LARGEST: Final = 20_000  # cells of a range
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class _Reader:
         while self.peek() == ":":
             self.next()
             other = self.named(*self.next())
-            if not isinstance(found, Area) or not isinstance(other, Area) or found.sheet != other.sheet:
+            if not isinstance(found, Area) or not isinstance(other, Area) or not found.sheet == other.sheet != "":
                 raise NotRead(":")
             ends = [(each.column + each.wide - 1, each.row + each.high - 1) for each in (found, other)]
             begin = min(found.column, other.column), min(found.row, other.row)
@@ -177,7 +177,7 @@ class _Reader:
         if kind != "name" or text.casefold() not in self.sheets.names:
             raise NotRead(text)
         told = self.sheets.names[text.casefold()]
-        return _Reader(told, self.sheets, self.sheet, self.place, self.deep + 1).cells()
+        return _Reader(told, self.sheets, self.sheet, self.place, self.deep + 1).all()
 
     def first(self) -> Area:
         """The first argument of a function that wants cells, not their values. Raises NotRead."""
