@@ -1,5 +1,5 @@
 """Rollouts that take turns with updates, against rollouts beside them: python -m tests.bench.rl_async [--step 0.25]
-[--updates 24]
+[--updates 24] [--staleness 1 2 4]
 
 A model of fixed latency: each call of it takes MODEL_S, however many questions it has, one call after the other, as
 transformers in the worker; or each question for itself, as vLLM. Simulated desktops take so many seconds for each of
@@ -122,6 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--step", type=float, default=0.25, help="seconds of a desktop's step")
     parser.add_argument("--updates", type=int, default=24)
+    parser.add_argument("--staleness", type=int, nargs="+", default=[1, 2, 4], help="updates that weights may be old")
     given = parser.parse_args()
     print(f"{given.updates} updates of {GROUPS} groups of {SIZE}; model {MODEL_S:g} s a call,")
     print(f"desktops {given.step:g} s a step, update {TRAIN_S:g} s; load {os.getloadavg()[0]:.0f}\n")
@@ -131,7 +132,7 @@ def main() -> int:
     )
     for how, policy in (("apart", Apart), ("one call", Clicking)):
         print(f"{how}: {in_turns(policy(MODEL_S), given.step, given.updates)}", flush=True)
-        for staleness in (1, 2):
+        for staleness in given.staleness:
             print(f"{how}: {beside(policy(MODEL_S), given.step, given.updates, staleness)}", flush=True)
     return 0
 

@@ -164,6 +164,13 @@ def test_started_again_it_asks_nothing_twice_and_each_arm_is_an_agent_of_the_res
     assert {row["agent"] for row in rows} == {f"served-{arm}" for arm in ARMS}
 
 
+def test_without_a_folder_the_recordings_are_shown_for_each_other(tmp_path: Path, recordings: Path) -> None:
+    prompt = {"dialect": "dsl", "decimals": 2, "demonstration": {"by": "words"}}
+    with serving(follows) as model:
+        found = evaluated(tmp_path, model, recordings, prompt=prompt, arms=["wrong", "right"])
+    assert rates(found, "first_action") == [("wrong", 0, 18), ("right", 18, 18)]
+
+
 def test_what_the_server_failed_is_in_no_pair_and_still_in_the_rate(tmp_path: Path, recordings: Path) -> None:
     def breaks(request: dict[str, Any], number: int) -> Reply:
         broken = "Switch the loud bell on" in told(request).rpartition("Goal:")[2]

@@ -36,8 +36,9 @@ from tests.support.needs import need_root
 from tests.support.waiting import until
 from training.rl.config import RlConfig
 
-pytestmark = [pytest.mark.ml, pytest.mark.nightly]
+pytestmark = [pytest.mark.ml, pytest.mark.nightly, pytest.mark.timeout(1800)]
 ADDRESSES = "10.213.7.1", "10.213.7.2"
+STEPS = 6  # so that each of two kills finds one to come
 PORT = 29577  # each namespace has all ports to itself
 
 
@@ -65,13 +66,14 @@ def nodes() -> Iterator[list[str]]:
 @contextmanager
 def training(
     nodes: Sequence[str], config: RlConfig, out: Path, ledger: Path, resume: Path | None = None
-) -> Iterator[list[subprocess.Popen[str]]]:
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A torchrun on each node; whatever is left of them ends with the block."""
     out.mkdir(exist_ok=True)
     more = [] if resume is None else ["--resume", str(resume)]
     file = written(config, out)
-    started = []
-    try:
+    started: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as stack:
+        stack.callback(ended, started, out)
         for rank, node in enumerate(nodes):
             at = ["--nnodes", "2", "--nproc-per-node", "1", "--node-rank", str(rank)]
             meet = ["--master-addr", ADDRESSES[0], "--master-port", str(PORT)]
@@ -81,21 +83,17 @@ def training(
                     ["ip", "netns", "exec", node, sys.executable, "-m", "torch.distributed.run", *at, *meet, *trained],
                     env=environment(out, {LEDGER: str(ledger), "GLOO_SOCKET_IFNAME": "cable"}),
                     stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    text=True,
+                    stderr=stack.enter_context((out / f"node-{rank}.log").open("w")),
                 )
             )
         yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-        until(lambda: not left(out))
 
 
-def succeeded(started: Sequence[subprocess.Popen[str]]) -> None:
-    said = [process.communicate(timeout=600)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 0], "\n".join(text[-3000:] for text in said)
+def ended(started: Sequence[subprocess.Popen[bytes]], out: Path) -> None:
+    for process in started:
+        process.terminate()  # torchrun ends its own
+        process.wait(60)
+    until(lambda: not left(out))
 
 
 def test_two_nodes_in_shards_train_and_go_on_after_one_was_killed(
@@ -105,22 +103,24 @@ def test_two_nodes_in_shards_train_and_go_on_after_one_was_killed(
     the network to say so. What comes after counts every rollout once."""
     ledger, out = tmp_path / "ledger", tmp_path / "out"
     ledger.touch()
-    config = rl_config(start, **BESIDE, environment="tests.integration.rl.worlds:Ledgered", fsdp=True)
-    for attempt, killed in enumerate((1, 0), 1):
-        with training(nodes, config, out, ledger, newest(out)) as started:
-            until(partial(there, out / "checkpoints" / f"checkpoint-{attempt}"))
+    config = rl_config(start, **BESIDE, environment="tests.integration.rl.worlds:Ledgered", fsdp=True, steps=STEPS)
+    for killed in (1, 0):
+        whole = newest(out)
+        done = 0 if whole is None else int(whole.name.partition("-")[2])
+        with training(nodes, config, out, ledger, whole) as started:
+            until(partial(there, out / "checkpoints" / f"checkpoint-{done + 1}"))
             (process,) = children(started[killed].pid)
             os.kill(process, signal.SIGKILL)
             assert all(each.wait(120) != 0 for each in started)
             until(lambda: not left(out))
     with training(nodes, config, out, ledger, newest(out)) as started:
-        succeeded(started)
+        assert [each.wait(900) for each in started] == [0, 0], (out / "node-0.log").read_text()[-3000:]
     assert (out / ".done").exists()
-    agree(out, ledger, 4)
+    agree(out, ledger, STEPS)
     gate = json.loads((out / "results" / "gate.json").read_text())
     assert gate["outside"] == 0
     assert not same(out / "model", start)
-    one = alone(rl_config(start, **{**BESIDE, "fsdp": False}), tmp_path / "one")
+    one = alone(rl_config(start, **BESIDE, steps=STEPS), tmp_path / "one")
     # one generation's rollouts are those of the start; the next ones depend on when the worker got its weights
     assert_same_training(out, one, steps=1)
     assert len(told(out, "loss")) == len(told(one, "loss"))
