@@ -21,6 +21,7 @@ from training.weights.tiny import TinyConfig
 
 pytestmark = pytest.mark.ml
 KINDS: dict[str, Any] = {
+    "words": MakeEpisodesConfig,
     "forms": MakeEpisodesConfig,
     "model": TinyConfig,
     "demos": MakeEpisodesConfig,
@@ -58,8 +59,9 @@ def test_each_job_may_begin(form: str, job: str, tmp_path: Path) -> None:
     (tmp_path / "inputs").mkdir()
     text = json.dumps(Grid(tmp_path, form).config(job)).replace("$SLIPWAY_INPUTS", str(tmp_path / "inputs"))
     config = convert(json.loads(text), KINDS[job], "")
-    world = getattr(config, "environment", form)
-    assert world == ("login" if job == "forms" else form)
+    named = "dark_form:DarkForm" if form == "dark-form" else form
+    world = getattr(config, "environment", named)
+    assert world == ("login" if job in ("words", "forms") else named)
 
 
 def test_what_is_tried_and_asked_is_in_no_demonstration() -> None:
