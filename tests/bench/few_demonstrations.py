@@ -1,6 +1,6 @@
 """Whether reinforcement learning makes more of a fixed number of demonstrations than more SFT on them:
 
-    python -m tests.bench.few_demonstrations FOLDER [--form dark-form | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
+    python -m tests.bench.few_demonstrations FOLDER [--form dim-form | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
                                                     [--report] [--plot FILE.svg]
 
 A tiny model learns from the demonstrations until their held-out steps say that it gets no better. From there it goes on
@@ -40,7 +40,7 @@ ROOM_S: Final = 1.0  # of a budget, for writing the last checkpoint
 GTK: Final[dict[str, Any]] = {"environment": "gtk-login", "limits": {"concurrency": 6, "attempts": 3}}
 # what differs from the example's jobs, by form and job
 FORMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
-    "dark-form": {},
+    "dim-form": {},
     "gtk-login": {
         "demos": {"environment": "gtk-login", "limits": {"concurrency": 4}},
         "rl": {**GTK, "batching": "ready"},
@@ -63,7 +63,7 @@ class Cell:
         return f"{self.size}-{self.seed}"
 
 
-TUNED: Final = Cell(200, 10)
+TUNED: Final = Cell(50, 10)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Grid:
     """
 
     folder: Path
-    form: str = "dark-form"
+    form: str = "dim-form"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fresh: Mapping[str, int] = field(default_factory=lambda: FRESH)
     rates: Mapping[str, Sequence[float]] = field(default_factory=lambda: RATES)
@@ -301,7 +301,7 @@ def effort(cell: Path) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--form", choices=sorted(FORMS), default="dark-form")
+    parser.add_argument("--form", choices=sorted(FORMS), default="dim-form")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--report", action="store_true", help="train nothing")

@@ -58,7 +58,7 @@ def told(file: Path) -> dict[str, Any]:
 @pytest.mark.ml
 @pytest.mark.timeout(1800)
 def test_a_grid_that_is_killed_goes_on_within_its_training_and_ends(tmp_path: Path) -> None:
-    assert (EXAMPLE / "dark_form.py").exists()
+    assert (EXAMPLE / "dim_form.py").exists()
     sft = tmp_path / "8-0/sft"
     first = started(tmp_path)
     try:

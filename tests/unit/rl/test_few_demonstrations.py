@@ -59,7 +59,7 @@ def test_each_job_may_begin(form: str, job: str, tmp_path: Path) -> None:
     (tmp_path / "inputs").mkdir()
     text = json.dumps(Grid(tmp_path, form).config(job)).replace("$SLIPWAY_INPUTS", str(tmp_path / "inputs"))
     config = convert(json.loads(text), KINDS[job], "")
-    named = "dark_form:DarkForm" if form == "dark-form" else form
+    named = "dim_form:DimForm" if form == "dim-form" else form
     world = getattr(config, "environment", named)
     assert world == ("login" if job in ("words", "forms") else named)
 
