@@ -114,7 +114,7 @@ class Grid:
         left = None if budget is None else budget - spent.before - ROOM_S
         began = time.monotonic()
         cpu = spent.before + forked.run(arguments, env, out / "log.txt", budget=left, look=spent.look)
-        (out / "done.json").write_text(json.dumps({"cpu": cpu, "budget": budget}))
+        forked.write(out / "done.json", {"cpu": cpu, "budget": budget})
         print(f"{name}: {cpu:.0f} s of CPU, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         return out
 
@@ -140,12 +140,12 @@ class Grid:
 
     def tried(self, cell: Cell, name: str, sft: Path, rate: float) -> Path:
         """Reinforcement learning, at most as long as the SFT was."""
-        other = {"seed": cell.seed, "steps": LONGEST, "learning_rate": rate}
+        other = {"seed": cell.seed, "steps": LONGEST, "save_every": 1, "learning_rate": rate}
         return self.run(name, "rl", {"model": model(sft)}, seconds(sft), **other)
 
     def imitated(self, cell: Cell, sft: Path, rates: Mapping[str, float]) -> Path:
         """Reinforcement learning half as long, then SFT on what succeeded in it: together as long as the SFT was."""
-        other = {"seed": cell.seed, "steps": LONGEST, "learning_rate": rates["rl"]}
+        other = {"seed": cell.seed, "steps": LONGEST, "save_every": 1, "learning_rate": rates["rl"]}
         half = self.run(f"{cell}/tries", "tries", {"model": model(sft)}, seconds(sft) / 2, **other)
         if not any((half / "episodes").glob("*")):
             return half  # nothing succeeded, so there is nothing to learn from
@@ -213,11 +213,18 @@ def judged(out: Path, count: int) -> list[bool]:
 
 
 def model(made: Path) -> Path:
-    """What a job trained: its model, or the newest checkpoint of a training that its budget ended, or what it began
-    with where the budget was too small for a step."""
+    """What a job trained: its model, or the newest checkpoint within the budget that ended it, or what it began with
+    where the budget was too small for a step."""
     if (made / "model").is_dir():
         return made / "model"
-    return [(made / "inputs/model").resolve(), *forked.checkpoints(made)][-1]
+    return [(made / "inputs/model").resolve(), *within(made)][-1]
+
+
+def within(made: Path) -> list[Path]:
+    """The checkpoints of a training that were written before its budget was used up, the oldest first."""
+    budget = json.loads((made / "done.json").read_text())["budget"]
+    seen = json.loads((made / "spent.json").read_text()) if (made / "spent.json").exists() else {}
+    return [each for each in forked.checkpoints(made) if budget is None or seen[each.name] <= budget]
 
 
 def seconds(made: Path) -> float:
@@ -226,8 +233,8 @@ def seconds(made: Path) -> float:
 
 
 def steps(made: Path) -> int:
-    """Optimiser steps of a training: of SFT, or generations."""
-    kept = forked.checkpoints(made)
+    """Optimiser steps of a training within its budget: of SFT, or generations."""
+    kept = within(made)
     return int(json.loads((kept[-1] / forked.STATE).read_text())["global_step"]) if kept else 0
 
 
