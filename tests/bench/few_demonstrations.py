@@ -1,12 +1,13 @@
 """Whether reinforcement learning makes more of a fixed number of demonstrations than more SFT on them:
 
-    python -m tests.bench.few_demonstrations FOLDER [--form dark-form | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
+    python -m tests.bench.few_demonstrations FOLDER [--form dim-form | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
                                                     [--report] [--plot FILE.svg]
 
 A tiny model learns from the demonstrations until their held-out steps say that it gets no better. From there it goes on
 in three ways, none of which takes more seconds of CPU than that SFT did: more SFT on the same demonstrations,
 `training.rl`, and `training.rl` for half of the time, then SFT on what succeeded in it. All are asked the same fresh
-tasks, greedily; the last model of each way counts. The jobs are those of examples/few-demonstrations.
+tasks, greedily; the last model of each way counts. The jobs are those of examples/few-demonstrations. The learning
+rates are chosen before, on other demonstrations and tasks.
 
 FOLDER keeps what was made, and the same command goes on there, also within a training that was killed. `--report`
 trains nothing: it tells what is there, and which cells are missing. Hours of one core; on real desktops, of two.
@@ -20,14 +21,14 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tests.bench import forked
 from tests.bench.few_demonstrations_plot import draw
-from tests.bench.rl_curves import FRESH, ROOT, SEEDS, bootstrap, contrast, holm, jobs, scores, share, table
+from tests.bench.rl_curves import FRESH, ROOT, SEEDS, TUNING, bootstrap, contrast, holm, jobs, scores, share, table
 
 EXAMPLE: Final = ROOT / "examples/few-demonstrations"
 SIZES: Final = (50, 200, 800)
@@ -39,7 +40,7 @@ ROOM_S: Final = 1.0  # of a budget, for writing the last checkpoint
 GTK: Final[dict[str, Any]] = {"environment": "gtk-login", "limits": {"concurrency": 6, "attempts": 3}}
 # what differs from the example's jobs, by form and job
 FORMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
-    "dark-form": {},
+    "dim-form": {},
     "gtk-login": {
         "demos": {"environment": "gtk-login", "limits": {"concurrency": 4}},
         "rl": {**GTK, "batching": "ready"},
@@ -47,6 +48,7 @@ FORMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
         "asked": {"environment": "gtk-login", "benchmark": "gtk-login", "limits": {"concurrency": 6}},
     },
 }
+RATES: Final = {"sft": (1e-3, 5e-4), "more": (1e-3, 2e-4), "rl": (2e-4, 5e-4, 1e-3)}
 Solved = dict[str, list[bool]]  # of each way, whether it solves each fresh task
 
 
@@ -61,18 +63,23 @@ class Cell:
         return f"{self.size}-{self.seed}"
 
 
+TUNED: Final = Cell(50, 10)
+
+
 @dataclass(frozen=True)
 class Grid:
     """The experiment in a folder.
 
     changes  other configuration of the jobs, by their name without `few-`, beyond that of the form
     fresh    the tasks that decide
+    rates    the learning rates that each training's is chosen from; SFT on own successes has that of more SFT
     """
 
     folder: Path
-    form: str = "dark-form"
+    form: str = "dim-form"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fresh: Mapping[str, int] = field(default_factory=lambda: FRESH)
+    rates: Mapping[str, Sequence[float]] = field(default_factory=lambda: RATES)
 
     def config(self, job: str, **other: Any) -> dict[str, Any]:
         """The configuration of a job, as this form has it."""
@@ -107,37 +114,83 @@ class Grid:
         left = None if budget is None else budget - spent.before - ROOM_S
         began = time.monotonic()
         cpu = spent.before + forked.run(arguments, env, out / "log.txt", budget=left, look=spent.look)
-        (out / "done.json").write_text(json.dumps({"cpu": cpu, "budget": budget}))
+        forked.write(out / "done.json", {"cpu": cpu, "budget": budget})
         print(f"{name}: {cpu:.0f} s of CPU, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         return out
 
-    def taught(self, cell: Cell) -> tuple[Path, Path]:
-        """The SFT of a cell, and its data."""
-        forms = {"episodes": self.run("forms", "forms", {}) / "episodes"}
-        base = self.run("base", "base", forms | {"model": model(self.run("model", "model", forms))})
+    def taught(self, cell: Cell, name: str, rate: float) -> Path:
+        """The SFT of a cell."""
+        words, forms = (self.run(each, each, {}) / "episodes" for each in ("words", "forms"))
+        first = self.run("model", "model", {"episodes": words})
+        base = self.run("base", "base", {"model": model(first), "episodes": forms})
+        given = {"model": model(base), "dataset": self.data(cell)}
+        return self.run(name, "sft", given, seed=cell.seed, learning_rate=rate)
+
+    def data(self, cell: Cell) -> Path:
+        """The demonstrations of a cell: those of training, and a fifth that is held out."""
         tasks = {"count": cell.size, "seed": 200_000 + 10_000 * cell.seed}
         demos = self.run(f"{cell}/demos", "demos", {}, tasks=tasks)
-        data = self.run(f"{cell}/data", "data", {"episodes": demos / "episodes"}) / "dataset"
-        sft = self.run(f"{cell}/sft", "sft", {"model": model(base), "dataset": data}, seed=cell.seed)
-        return sft, data
+        return self.run(f"{cell}/data", "data", {"episodes": demos / "episodes"}) / "dataset"
 
-    def ways(self, cell: Cell) -> dict[str, Path]:
-        """The folder of the last training of each way."""
-        sft, data = self.taught(cell)
-        start, budget = {"model": model(sft)}, seconds(sft)
-        later = {"seed": cell.seed + 100, "steps": LONGEST}
-        more = self.run(f"{cell}/more", "more", start | {"dataset": data}, budget, **later)
-        tried = self.run(f"{cell}/rl", "rl", start, budget, seed=cell.seed, steps=LONGEST)
-        half = self.run(f"{cell}/tries", "tries", start, budget / 2, seed=cell.seed, steps=LONGEST)
-        own = half  # where nothing succeeded, there is nothing to learn from
-        if any((half / "episodes").glob("*")):
-            given = {"model": model(half), "episodes": half / "episodes"}
-            own = self.run(f"{cell}/own", "own", given, budget - seconds(half), **later)
-        return {START: sft, MORE: more, RL: tried, OWN: own}
+    def more(self, cell: Cell, name: str, sft: Path, rate: float) -> Path:
+        """More SFT on the same demonstrations, at most as long as the SFT was."""
+        given = {"model": model(sft), "dataset": self.data(cell)}
+        other = {"seed": cell.seed + 100, "steps": LONGEST, "learning_rate": rate}
+        return self.run(name, "more", given, seconds(sft), **other)
+
+    def tried(self, cell: Cell, name: str, sft: Path, rate: float) -> Path:
+        """Reinforcement learning, at most as long as the SFT was."""
+        other = {"seed": cell.seed, "steps": LONGEST, "save_every": 1, "learning_rate": rate}
+        return self.run(name, "rl", {"model": model(sft)}, seconds(sft), **other)
+
+    def imitated(self, cell: Cell, sft: Path, rates: Mapping[str, float]) -> Path:
+        """Reinforcement learning half as long, then SFT on what succeeded in it: together as long as the SFT was."""
+        other = {"seed": cell.seed, "steps": LONGEST, "save_every": 1, "learning_rate": rates["rl"]}
+        half = self.run(f"{cell}/tries", "tries", {"model": model(sft)}, seconds(sft) / 2, **other)
+        if not any((half / "episodes").glob("*")):
+            return half  # nothing succeeded, so there is nothing to learn from
+        given = {"model": model(half), "episodes": half / "episodes"}
+        other = {"seed": cell.seed + 100, "steps": LONGEST, "learning_rate": rates["more"]}
+        return self.run(f"{cell}/own", "own", given, seconds(sft) - seconds(half), **other)
+
+    def chosen(self) -> dict[str, float]:
+        """The learning rate of each training: the one after which a model of TUNED, a cell of no result, solves the
+        most of the tasks for tuning; the first of equals. Where there is one to choose from, nothing is trained."""
+        sft = self.best("sft", lambda name, rate: self.taught(TUNED, name, rate))
+        if all(len(rates) == 1 for rates in self.rates.values()):
+            return {job: rates[0] for job, rates in self.rates.items()}
+        start = self.taught(TUNED, f"tuning/sft-{sft:g}", sft)
+        more = self.best("more", lambda name, rate: self.more(TUNED, name, start, rate))
+        return {
+            "sft": sft,
+            "more": more,
+            "rl": self.best("rl", lambda name, rate: self.tried(TUNED, name, start, rate)),
+        }
+
+    def best(self, job: str, train: Callable[[str, float], Path]) -> float:
+        """The rate of a job after which the most of the tasks for tuning are solved."""
+        rates = self.rates[job]
+        if len(rates) == 1:
+            return rates[0]
+        found = {}
+        for rate in rates:
+            made = model(train(f"tuning/{job}-{rate:g}", rate))
+            out = self.run(f"tuning/asked-{job}-{rate:g}", "sft-asked", {"model": made}, tasks=dict(TUNING))
+            found[rate] = sum(judged(out, TUNING["count"]))
+        print(f"{job}: of {TUNING['count']} tasks for tuning, by learning rate: {found}", file=sys.stderr, flush=True)
+        return max(found, key=found.__getitem__)
 
     def solved(self, cell: Cell) -> Solved:
         """Runs what is missing of a cell."""
-        return {way: self.asked(cell, way, model(made)) for way, made in self.ways(cell).items()}
+        rates = self.chosen()
+        sft = self.taught(cell, f"{cell}/sft", rates["sft"])
+        ways = {
+            START: sft,
+            MORE: self.more(cell, f"{cell}/more", sft, rates["more"]),
+            RL: self.tried(cell, f"{cell}/rl", sft, rates["rl"]),
+            OWN: self.imitated(cell, sft, rates),
+        }
+        return {way: self.asked(cell, way, model(made)) for way, made in ways.items()}
 
     def asked(self, cell: Cell, way: str, asked: Path) -> list[bool]:
         """Whether a model solves each fresh task."""
@@ -160,11 +213,18 @@ def judged(out: Path, count: int) -> list[bool]:
 
 
 def model(made: Path) -> Path:
-    """What a job trained: its model, or the newest checkpoint of a training that its budget ended, or what it began
-    with where the budget was too small for a step."""
+    """What a job trained: its model, or the newest checkpoint within the budget that ended it, or what it began with
+    where the budget was too small for a step."""
     if (made / "model").is_dir():
         return made / "model"
-    return [(made / "inputs/model").resolve(), *forked.checkpoints(made)][-1]
+    return [(made / "inputs/model").resolve(), *within(made)][-1]
+
+
+def within(made: Path) -> list[Path]:
+    """The checkpoints of a training that were written before its budget was used up, the oldest first."""
+    budget = json.loads((made / "done.json").read_text())["budget"]
+    seen = json.loads((made / "spent.json").read_text()) if (made / "spent.json").exists() else {}
+    return [each for each in forked.checkpoints(made) if budget is None or seen[each.name] <= budget]
 
 
 def seconds(made: Path) -> float:
@@ -173,8 +233,8 @@ def seconds(made: Path) -> float:
 
 
 def steps(made: Path) -> int:
-    """Optimiser steps of a training: of SFT, or generations."""
-    kept = forked.checkpoints(made)
+    """Optimiser steps of a training within its budget: of SFT, or generations."""
+    kept = within(made)
     return int(json.loads((kept[-1] / forked.STATE).read_text())["global_step"]) if kept else 0
 
 
@@ -248,7 +308,7 @@ def effort(cell: Path) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--form", choices=sorted(FORMS), default="dark-form")
+    parser.add_argument("--form", choices=sorted(FORMS), default="dim-form")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--report", action="store_true", help="train nothing")

@@ -67,9 +67,14 @@ class Spent:
         new = [each.name for each in checkpoints(self.folder) if each.name not in self.seen]
         if new:
             self.seen |= dict.fromkeys(new, self.before + cpu)
-            kept = self.file.with_suffix(".part")
-            kept.write_text(json.dumps(self.seen))
-            kept.replace(self.file)
+            write(self.file, self.seen)
+
+
+def write(file: Path, told: Mapping[str, float | None]) -> None:
+    """Writes JSON, whole or not at all."""
+    kept = file.with_suffix(".part")
+    kept.write_text(json.dumps(told))
+    kept.replace(file)
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -35,7 +35,9 @@ from pathlib import Path
 from tests.bench import forked
 from tests.bench.few_demonstrations import EXAMPLE, Cell, Grid, report
 forked.load(EXAMPLE)
-grid, cell = Grid(Path(sys.argv[1]), changes=json.loads(sys.argv[2]), fresh={"count": 4, "seed": 1_500_000}), Cell(8, 0)
+rates = {"sft": [1e-3], "more": [1e-3], "rl": [2e-4]}
+fresh = {"count": 4, "seed": 1_500_000}
+grid, cell = Grid(Path(sys.argv[1]), changes=json.loads(sys.argv[2]), fresh=fresh, rates=rates), Cell(8, 0)
 grid.solved(cell)
 sys.exit(report(grid, [cell], Path(sys.argv[1]) / "plot.svg"))
 """
@@ -56,7 +58,7 @@ def told(file: Path) -> dict[str, Any]:
 @pytest.mark.ml
 @pytest.mark.timeout(1800)
 def test_a_grid_that_is_killed_goes_on_within_its_training_and_ends(tmp_path: Path) -> None:
-    assert (EXAMPLE / "dark_form.py").exists()
+    assert (EXAMPLE / "dim_form.py").exists()
     sft = tmp_path / "8-0/sft"
     first = started(tmp_path)
     try:

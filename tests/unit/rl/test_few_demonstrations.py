@@ -12,7 +12,7 @@ import pytest
 from eval.config import convert
 from eval.run import RunConfig
 from tests.bench import forked
-from tests.bench.few_demonstrations import FORMS, WAYS, Cell, Grid, complete, differences, effort, model, report
+from tests.bench.few_demonstrations import FORMS, WAYS, Cell, Grid, complete, differences, effort, model, report, steps
 from training.data.make_episodes import MakeEpisodesConfig
 from training.data.packed.pack import PackConfig
 from training.rl.config import RlConfig
@@ -21,6 +21,7 @@ from training.weights.tiny import TinyConfig
 
 pytestmark = pytest.mark.ml
 KINDS: dict[str, Any] = {
+    "words": MakeEpisodesConfig,
     "forms": MakeEpisodesConfig,
     "model": TinyConfig,
     "demos": MakeEpisodesConfig,
@@ -58,8 +59,9 @@ def test_each_job_may_begin(form: str, job: str, tmp_path: Path) -> None:
     (tmp_path / "inputs").mkdir()
     text = json.dumps(Grid(tmp_path, form).config(job)).replace("$SLIPWAY_INPUTS", str(tmp_path / "inputs"))
     config = convert(json.loads(text), KINDS[job], "")
-    world = getattr(config, "environment", form)
-    assert world == ("login" if job == "forms" else form)
+    named = "dim_form:DimForm" if form == "dim-form" else form
+    world = getattr(config, "environment", named)
+    assert world == ("login" if job in ("words", "forms") else named)
 
 
 def test_what_is_tried_and_asked_is_in_no_demonstration() -> None:
@@ -105,15 +107,27 @@ def test_the_cpu_of_a_process_is_read(tmp_path: Path) -> None:
     assert forked.used(2**30) == 0.0
 
 
-def test_a_way_ends_with_its_newest_checkpoint_and_without_one_with_its_start(tmp_path: Path) -> None:
+def ended(made: Path, budget: float | None, **seen: float) -> None:
+    """A training that has ended, with the seconds of CPU at each of its checkpoints."""
+    (made / "spent.json").write_text(json.dumps({name.replace("_", "-"): cpu for name, cpu in seen.items()}))
+    (made / "done.json").write_text(json.dumps({"cpu": max(seen.values(), default=0.0), "budget": budget}))
+
+
+def test_a_way_ends_with_its_newest_checkpoint_within_the_budget_and_without_one_with_its_start(tmp_path: Path) -> None:
+    made = tmp_path / "rl"
     (tmp_path / "start").mkdir()
-    (tmp_path / "rl/inputs").mkdir(parents=True)
-    (tmp_path / "rl/inputs/model").symlink_to(tmp_path / "start")
-    assert model(tmp_path / "rl") == tmp_path / "start"
-    newest = [checkpoint(tmp_path / "rl", step) for step in (95, 100)][-1]
-    assert model(tmp_path / "rl") == newest
-    (tmp_path / "rl/model").mkdir()
-    assert model(tmp_path / "rl") == tmp_path / "rl/model"
+    (made / "inputs").mkdir(parents=True)
+    (made / "inputs/model").symlink_to(tmp_path / "start")
+    ended(made, 30.0)
+    assert (model(made), steps(made)) == (tmp_path / "start", 0)
+    for step in (95, 100, 101):
+        checkpoint(made, step)
+    ended(made, 30.0, checkpoint_95=28.0, checkpoint_100=29.9, checkpoint_101=30.2)
+    assert (model(made), steps(made)) == (made / "checkpoints/checkpoint-100", 100)
+    ended(made, None, checkpoint_95=28.0, checkpoint_100=29.9, checkpoint_101=30.2)
+    assert (model(made), steps(made)) == (made / "checkpoints/checkpoint-101", 101)
+    (made / "model").mkdir()
+    assert model(made) == made / "model"
 
 
 def solved(rl: list[bool], more: list[bool]) -> dict[str, list[bool]]:
