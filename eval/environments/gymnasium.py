@@ -1,8 +1,8 @@
 """The environment `gymnasium`: any environment of Gymnasium with a space of discrete actions. See `GymnasiumOptions`.
 
-A key is an action of the environment, by `keys` or by its number; any other action of an agent cannot be done. The
-episode ends with the environment's own end. Its score is its return (the sum of the rewards), from `lowest` to
-`highest` on the way from 0 to 1.
+A key is an action of the environment, by `keys` or by its number, pressed or typed; a click does nothing, and nothing
+else can be done. The episode ends with the environment's end. Its score is its return (the sum of its rewards), from
+`lowest` to `highest` on the way from 0 to 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert, need
 from eval.desktop import ActionRefused, Desktop, Observation, Score, Task
-from eval.environments.told import picture_of
+from eval.environments.told import STILL, picture_of
 from eval.identity import TaskParts
 
 HERE: Final = "eval.environments.gymnasium"
@@ -85,22 +85,25 @@ class GymnasiumDesktop:
         return await self._seen(observation)
 
     async def step(self, action: Action) -> Observation:
-        if action.type in (ActionType.DONE, ActionType.FAIL):
+        number = None if action.type in STILL else self._number(action)
+        if number is None:
             return self.last
-        number = self._number(action)
         observation, reward, terminated, truncated, _ = await asyncio.to_thread(self.env.step, number)
         self.total += float(reward)
         self.over = bool(terminated or truncated)
         return await self._seen(observation)
 
-    def _number(self, action: Action) -> int:
-        """The environment's action. Raises ActionRefused."""
+    def _number(self, action: Action) -> int | None:
+        """The environment's action; None for a click or a text that is none of its keys: nothing happens. Raises
+        ActionRefused for what no environment here has."""
         given = action.keys[0] if action.type is ActionType.KEY and action.keys else action.text
         if action.type in (ActionType.KEY, ActionType.TYPE) and given is not None:
             if given in self.options.keys:
                 return self.options.keys[given]
             if not self.options.keys and given.strip().isdecimal() and self._knows(int(given)):
                 return int(given)
+        if action.type in (ActionType.CLICK, ActionType.TYPE):
+            return None
         known = ", ".join(self.options.keys) or f"{self.first} to {self.first + self.count - 1}"
         raise ActionRefused(f"only these keys do something here: {known}")
 

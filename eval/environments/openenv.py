@@ -20,7 +20,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert, need
 from eval.desktop import ActionRefused, BadFrame, Desktop, DesktopGone, InfraError, Observation, Score, Task
-from eval.environments.told import picture_of
+from eval.environments.told import STILL, picture_of
 
 MAX_STEPS: Final = 50
 MESSAGE_LIMIT: Final = 100 << 20  # bytes; as the public client has it
@@ -77,7 +77,7 @@ class OpenEnvDesktop:
     async def step(self, action: Action) -> Observation:
         if self.options.action == "desktop":
             return self._seen(await self._ask("step", action.to_json()))
-        if action.type in (ActionType.DONE, ActionType.FAIL):
+        if action.type in STILL or action.type is ActionType.CLICK:  # a click does nothing
             return self.last
         if action.type is not ActionType.TYPE or action.text is None:
             raise ActionRefused("here one can only type a text")

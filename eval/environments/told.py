@@ -7,9 +7,13 @@ from typing import Final
 
 from PIL import Image, ImageDraw
 
+from eval.actions import ActionType
+
 SIZE: Final = (640, 480)  # pixels
 COLUMNS: Final = 100  # characters of Pillow's built-in font in a line
 LINES: Final = 40
+# what changes nothing in an environment whose time goes on with its steps alone
+STILL: Final = (ActionType.DONE, ActionType.FAIL, ActionType.WAIT, ActionType.SCREENSHOT, ActionType.ZOOM)
 
 
 def picture_of(text: str) -> Image.Image:
