@@ -145,12 +145,13 @@ asyncio.run(main())
 """
 
 
-def killed(url: str, program: str = KILLED) -> None:
-    """A client that begins an episode, and is killed."""
+def killed(url: str, program: str = KILLED, after: Callable[[], None] = lambda: None) -> None:
+    """A client that begins an episode, and is killed; `after`: what is done between."""
     arguments = [sys.executable, "-c", program, url]
     with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
+        after()
         process.send_signal(signal.SIGKILL)
 
 
