@@ -29,6 +29,7 @@ EXTRAS: Final = {
     "desktop": ("aiohttp", "fpng", "jeepney", "xcffib"),
     "agents": ("anthropic", "openai"),
     "gemini": ("google",),
+    "gymnasium": ("gymnasium",),
 }
 
 

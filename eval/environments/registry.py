@@ -21,8 +21,10 @@ ENVIRONMENTS: Final = {
     "desktop": "eval.environments.desktop",
     "gtk-forms": "eval.benchmarks.gtk_forms.environment",
     "gtk-login": "eval.benchmarks.gtk_login.environment",
+    "gymnasium": "eval.environments.gymnasium",
     "linux-desktop": "eval.benchmarks.linux_desktop.environment",
     "login": "eval.environments.login",
+    "openenv": "eval.environments.openenv",
     "osworld": "eval.benchmarks.osworld.environment",
     "sources": "eval.environments.sources",
     "versions": "eval.environments.versions",
@@ -31,7 +33,9 @@ ENVIRONMENTS: Final = {
 EnvironmentName = Annotated[
     str, msgspec.Meta(description=f"{', '.join(ENVIRONMENTS)}, or one of your own as `package.module:name`")
 ]
-WITH_TEMPLATES: Final = {ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "linux-desktop", "login")}
+WITH_TEMPLATES: Final = {
+    ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "gymnasium", "linux-desktop", "login")
+}
 ENVIRONMENT_METHODS: Final = {"tasks": ("count", "seed", "options"), "desktop": ("options",)}
 DESKTOP_METHODS: Final = {"reset": ("task", "seed"), "step": ("action",), "score": (), "close": ()}
 

@@ -78,6 +78,7 @@ if __name__ == "__main__":
         num_generations=2,
         max_completion_length=1024,
         max_tool_calling_iterations=8,
+        logging_steps=1,
         report_to="none",
         use_cpu="--cpu" in sys.argv,
     )

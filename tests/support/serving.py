@@ -18,6 +18,13 @@ from tests.support.documented import ROOT
 from tests.support.waiting import HANGS, until
 
 TOKEN: Final = "sesame"
+ELSEWHERE: Final = """
+import sys
+from eval.desktops import session
+session.FOLDERS = sys.argv.pop(1)
+from eval.serve.__main__ import main
+sys.exit(main())
+"""
 
 
 class Served(NamedTuple):
@@ -37,16 +44,25 @@ def written(folder: Path, config: dict[str, Any]) -> Path:
     return file
 
 
-def command(protocol: str, folder: Path, config: dict[str, Any], *more: str) -> list[str]:
+def command(protocol: str, folder: Path, config: dict[str, Any], *more: str, desktops: Path | None = None) -> list[str]:
+    """desktops: where its desktops have their folders."""
     file = str(written(folder, config))
-    return [sys.executable, "-m", "eval.serve", protocol, "--config", file, "--out", str(folder / "out"), *more]
+    program = ["-m", "eval.serve"] if desktops is None else ["-c", ELSEWHERE, str(desktops)]
+    return [sys.executable, *program, protocol, "--config", file, "--out", str(folder / "out"), *more]
 
 
 @contextmanager
-def served(protocol: str, folder: Path, config: dict[str, Any], listen: str = "127.0.0.1:0") -> Iterator[Served]:
-    """Until the block ends; then the server is told to end, and must end well."""
+def served(
+    protocol: str,
+    folder: Path,
+    config: dict[str, Any],
+    listen: str = "127.0.0.1:0",
+    *,
+    desktops: Path | None = None,
+) -> Iterator[Served]:
+    """Until the block ends; then the server is told to end, and must end well, unless the block killed it."""
     environment = {**os.environ, "SERVE_TOKEN": TOKEN}
-    arguments = command(protocol, folder, config, "--listen", listen)
+    arguments = command(protocol, folder, config, "--listen", listen, desktops=desktops)
     with (
         (folder / "trouble.txt").open("w+") as trouble,
         subprocess.Popen(
@@ -58,8 +74,9 @@ def served(protocol: str, folder: Path, config: dict[str, Any], listen: str = "1
             line = process.stdout.readline().strip()
             assert line.startswith("listening on "), (folder / "trouble.txt").read_text()
             yield Served(process, line.removeprefix("listening on "), folder / "out")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(HANGS) == 0, (folder / "trouble.txt").read_text()
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(HANGS) == 0, (folder / "trouble.txt").read_text()
         finally:
             process.kill()
     assert "Traceback" not in (folder / "trouble.txt").read_text()

@@ -14,10 +14,16 @@ from eval.environments.registry import ENVIRONMENTS, environment
 from tests.support.android.serving import adb_server, phones
 from tests.support.desktops import need_desktops
 from tests.support.osworld_tasks import OS, written
+from tests.support.serving import TOKEN, served
 
 REAL = ("desktop", "gtk-forms", "gtk-login", "linux-desktop", "osworld")  # with programs on this machine
-PROGRAMS = (*REAL, "android")  # these are in tests/integration/environment
-FILES = ("osworld", "sources")  # tasks of others: no splits of their own, nobody who solves them
+PROGRAMS = (*REAL, "android", "openenv")  # these are in tests/integration/environment
+FILES = (
+    "gymnasium",
+    "openenv",
+    "osworld",
+    "sources",
+)  # tasks of others: no splits of their own, nobody who solves them
 # one program on the same desktops as gtk-forms; tests/integration/gtk_login is its short form
 MARKS = {"gtk-login": pytest.mark.nightly}
 PHONES = 3  # as many as a test has open at once
@@ -77,4 +83,12 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             found = Preset(found, folder=str(folder), screen=(640, 480), tree=False)
         if request.param == "sources":
             found = Preset(found, sources=[{"source": "demo_eval", "environment": "login"}])
+        if request.param == "gymnasium":
+            told = {"instruction": "Reach the goal.", "highest": 1.0, "pictures": "told"}
+            found = Preset(found, id="FrozenLake-v1", **told)
+        if request.param == "openenv":
+            config = {"environment": "login", "tasks": {"count": 5, "seed": 1_000_000}}
+            server = stack.enter_context(served("openenv", tmp_path_factory.mktemp("openenv"), config))
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("OPENENV_TOKEN", TOKEN)
+            found = Preset(found, url=server.url, token="OPENENV_TOKEN")
         yield NeedsPrograms(found) if request.param in REAL else found

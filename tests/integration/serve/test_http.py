@@ -145,12 +145,13 @@ asyncio.run(main())
 """
 
 
-def killed(url: str, program: str = KILLED) -> None:
-    """A client that begins an episode, and is killed."""
+def killed(url: str, program: str = KILLED, after: Callable[[], None] = lambda: None) -> None:
+    """A client that begins an episode, and is killed; `after`: what is done between."""
     arguments = [sys.executable, "-c", program, url]
     with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
+        after()
         process.send_signal(signal.SIGKILL)
 
 
@@ -272,3 +273,37 @@ def test_a_configuration_that_is_wrong_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False, input="")
     assert done.returncode == 78
     assert done.stderr == "config: tasks: is missing; environment login has no desktops without a task\n"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_sixty_four_sessions_at_once_are_apart(tmp_path: Path) -> None:
+    tasks = 64
+    config = {
+        **LOGIN,
+        "tasks": {"count": tasks, "seed": 1000000},
+        "limits": {"concurrency": tasks, "parse_failures": 2},
+    }
+
+    async def play(web: aiohttp.ClientSession, number: int, all_open: asyncio.Barrier) -> dict[str, Any]:
+        socket = await opened(web, url)
+        begun = await sent(socket, {"type": "reset", "data": {"seed": 1000000 + number}})
+        await all_open.wait()
+        for _ in range(number % 4):
+            await sent(socket, {"type": "step", "data": {"type": "wait", "duration": 0}})
+        over = await sent(socket, {"type": "step", "data": {"type": "done"}})
+        return {"begun": begun["data"]["observation"], "over": over["data"]["observation"]}
+
+    async def do(web: aiohttp.ClientSession) -> list[dict[str, Any]]:
+        all_open = asyncio.Barrier(tasks)
+        return await asyncio.gather(*(play(web, number, all_open) for number in range(tasks)))
+
+    with served("openenv", tmp_path, config) as server:
+        url = server.url
+        seen = asked(do)
+        records = {record.seed: record for record in ended(server, tasks)}
+    assert len({each["begun"]["screenshot"] for each in seen}) == tasks
+    for number, each in enumerate(seen):
+        assert each["over"]["seed"] == 1000000 + number
+        assert records[1000000 + number].outcome == "scored"
+        assert records[1000000 + number].steps == each["over"]["steps"] == number % 4 + 1

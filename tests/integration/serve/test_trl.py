@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from eval.episodes import frame_name, read_episode
+from eval.episodes import read_episode
 from tests.support.documented import ROOT
 from tests.support.made_once import made_once
 from tests.support.needs import need
@@ -27,11 +27,11 @@ def fill(root: Path) -> None:
     build(TinyConfig(max_pixels=64 * 64, **SIZES), root / "model")
 
 
-def ran(*arguments: str) -> Any:
+def ran(model: Path, url: str, episodes: Path) -> dict[str, Any]:
+    """What the run of the example told."""
     clients = next((ROOT / ".venv-clients/lib").glob("python*")) / "site-packages"
-    model, url, *frames = arguments
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.serve.trl_run", model, url, str(clients), *frames],
+        [sys.executable, "-m", "tests.integration.serve.trl_run", model, url, clients, episodes],
         cwd=ROOT,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
@@ -39,21 +39,20 @@ def ran(*arguments: str) -> Any:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(next(line for line in done.stdout.splitlines() if line[:1] in "[{"))
+    line = next(line for line in done.stdout.splitlines() if line.startswith("told: "))
+    return dict(json.loads(line.removeprefix("told: ")))
 
 
 def test_two_steps_of_grpo_see_the_pictures_of_their_episodes(tmp_path: Path) -> None:
     need("clients")
-    model = str(made_once("serve-trl", fill) / "model")
+    model = made_once("serve-trl", fill) / "model"
     with served("openenv", tmp_path, LOGIN) as server:
-        told = ran(model, server.url.replace("://", f"://any:{TOKEN}@"))
+        told = ran(model, server.url.replace("://", f"://any:{TOKEN}@"), server.out / "episodes")
         records = server.records()
     assert told["steps"] == 2
     assert told["rewards"] == [0.0, 0.0]
-    assert [(record.outcome, record.steps) for record in records] == [("scored", 2)] * 4
-    folders = [server.out / str(record.episode) for record in records]
-    assert all(read_episode(folder).steps[0].action for folder in folders)
-    frames = [str(folder / frame_name(number)) for folder in folders for number in range(3)]
-    wanted = set(ran(model, "none", *frames))
-    assert len(wanted) > 3
-    assert set(told["seen"]) == wanted
+    assert [(record.outcome, record.steps, record.score) for record in records] == [("scored", 2, 0.0)] * 4
+    clicks = [read_episode(server.out / str(record.episode)).steps[0].action for record in records]
+    assert {action.point for action in clicks if action} == {(0.5, 0.25)}
+    assert len(told["recorded"]) > 3
+    assert told["seen"] == told["recorded"]

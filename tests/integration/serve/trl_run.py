@@ -1,7 +1,9 @@
-"""Runs examples/serve/grpo_trl.py on the CPU with a tiny model whose answers are given: `trl_run.py MODEL URL CLIENTS`.
+"""Runs examples/serve/grpo_trl.py on the CPU with a tiny model whose answers are given:
+`trl_run.py MODEL URL CLIENTS EPISODES`.
 
-CLIENTS is the folder of packages that has OpenEnv's client. Prints as JSON the sha256 of the pixel values of each
-picture that the model got in its training steps, the rewards, and how many steps there were.
+CLIENTS is the folder of packages that has OpenEnv's client, EPISODES the server's folder of episodes. Prints as JSON
+the sha256 of the pixel values of each picture that the model got in its training steps, those of the recorded frames,
+the rewards, and how many steps there were.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import runpy
 import sys
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 ANSWERS = (
@@ -27,7 +30,7 @@ def values_of(inputs: dict[str, Any]) -> list[str]:
     return [hashlib.sha256(part.contiguous().numpy().tobytes()).hexdigest() for part in parts]
 
 
-def main(model: str, url: str, clients: str, *frames: str) -> None:
+def main(model: str, url: str, clients: str, episodes: str) -> None:
     sys.path.append(clients)  # after our own, which win
     from PIL import Image
     from transformers import AutoProcessor
@@ -48,17 +51,15 @@ def main(model: str, url: str, clients: str, *frames: str) -> None:
 
         self.model.register_forward_pre_hook(note, with_kwargs=True)
         train(self)
+        frames = [Image.open(path).convert("RGB") for path in sorted(Path(episodes).glob("*/*.png"))]
+        recorded = values_of(dict(processor.image_processor(images=frames, return_tensors="pt")))
         rewards = [row["reward"] for row in self.state.log_history if "reward" in row]
-        told = {"seen": sorted(seen), "rewards": rewards, "steps": self.state.global_step}
-        print(json.dumps(told), flush=True)
+        told = {"seen": sorted(seen), "recorded": sorted(set(recorded)), "rewards": rewards}
+        print("told:", json.dumps({**told, "steps": self.state.global_step}), flush=True)
 
     train = GRPOTrainer.train
     GRPOTrainer._generate_single_turn = answered
     GRPOTrainer.train = trained
-    if frames:  # what the pictures of an episode are as pixel values
-        images = [Image.open(frame).convert("RGB") for frame in frames]
-        print(json.dumps(values_of(dict(processor.image_processor(images=images, return_tensors="pt")))))
-        return
     sys.argv = ["grpo_trl.py", model, url, "--cpu"]
     runpy.run_path("examples/serve/grpo_trl.py", run_name="__main__")
 

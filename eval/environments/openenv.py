@@ -1,0 +1,179 @@
+"""The environment `openenv`: others' environments behind a server of OpenEnv. See `OpenEnvOptions`.
+
+A desktop takes our actions as JSON and shows a picture. Any other environment takes a text, which an agent types: the
+text becomes a field of the environment's action. What the server does not answer is the infrastructure's failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+import msgspec
+from PIL import Image
+
+from eval.actions import Action, ActionType
+from eval.config import Config, ConfigError, convert, need
+from eval.desktop import ActionRefused, BadFrame, Desktop, DesktopGone, InfraError, Observation, Score, Task
+from eval.environments.told import STILL, picture_of
+
+MAX_STEPS: Final = 50
+MESSAGE_LIMIT: Final = 100 << 20  # bytes; as the public client has it
+WRONG: Final = ("VALIDATION_ERROR", "INVALID_JSON")  # codes of an answer that the action was wrong, not the server
+
+
+class OpenEnvOptions(Config, frozen=True):
+    """
+    url          of the server: http://HOST:PORT
+    token        the environment variable with the token that the server wants, which is sent as a Bearer's
+    instruction  what the agent is told; none: what the first observation says as `instruction`
+    reset        further arguments of a reset, beside the seed
+    action       desktop: the server takes our actions as JSON; text: what the agent types is the field `field`
+    field        the field of a text
+    picture      the field of an observation that holds a picture, base64; none: the observation in words, as a picture
+    reward       which rewards are the score: the last one, or their sum
+    solved       the reward from which an episode is solved; it is cut to [0, 1] for the score
+    max_steps    answers of an episode at most
+    """
+
+    url: str
+    token: str | None = None
+    instruction: str | None = None
+    reset: dict[str, Any] = msgspec.field(default_factory=dict)
+    action: Literal["desktop", "text"] = "desktop"
+    field: str = "message"
+    picture: str | None = "screenshot"
+    reward: Literal["last", "sum"] = "last"
+    solved: float = 1.0
+    max_steps: int = MAX_STEPS
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"options.url: {self.url!r}; allowed: http://HOST:PORT or https://HOST:PORT")
+        if self.token is not None and not os.environ.get(self.token):
+            raise ConfigError(f"options.token: the environment variable {self.token} is not set")
+
+
+class OpenEnvDesktop:
+    """One session of a server."""
+
+    def __init__(self, options: OpenEnvOptions) -> None:
+        self.options = options
+        self.rewards: list[float] = []
+        self._web: Any = None
+        self._socket: Any = None
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.rewards = []
+
+        return self._seen(await self._ask("reset", {**self.options.reset, "seed": seed}))
+
+    async def step(self, action: Action) -> Observation:
+        if self.options.action == "desktop":
+            return self._seen(await self._ask("step", action.to_json()))
+        if action.type in STILL or action.type is ActionType.CLICK:  # a click does nothing
+            return self.last
+        if action.type is not ActionType.TYPE or action.text is None:
+            raise ActionRefused("here one can only type a text")
+        return self._seen(await self._ask("step", {self.options.field: action.text}))
+
+    async def instruction(self, seed: int) -> str:
+        """What the first observation of a seed tells. Raises ConfigError where it tells none."""
+        data = await self._ask("reset", {**self.options.reset, "seed": seed})
+        told = data.get("observation", {}).get("instruction")
+        if not isinstance(told, str) or not told:
+            raise ConfigError("options.instruction: is missing; the server's observations tell none")
+        return told
+
+    async def score(self) -> Score:
+        if not self.rewards:
+            raise InfraError("the server gave no reward")
+        value = sum(self.rewards) if self.options.reward == "sum" else self.rewards[-1]
+        return Score(min(1.0, max(0.0, value)), value >= self.options.solved, {"reward": value})
+
+    async def close(self) -> None:
+        if self._web is not None:
+            await self._web.close()
+
+    async def _ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        """The data of the answer. Raises DesktopGone, InfraError, and ActionRefused for a wrong action."""
+        import aiohttp
+
+        try:
+            if self._socket is None:
+                secret = None if self.options.token is None else os.environ[self.options.token]
+                headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+                self._web = aiohttp.ClientSession(headers=headers)
+                url = f"{self.options.url.rstrip('/')}/ws"
+                self._socket = await self._web.ws_connect(url, max_msg_size=MESSAGE_LIMIT)
+            await self._socket.send_str(msgspec.json.encode({"type": kind, "data": data}).decode())
+            answer = await self._socket.receive_json()
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status in (401, 403):
+                raise ConfigError(f"options.token: the server refuses it ({error.status})") from None
+            raise DesktopGone(f"{self.options.url}: status {error.status}") from None
+        except (aiohttp.ClientError, OSError, TypeError, ValueError) as error:
+            raise DesktopGone(f"{self.options.url}: {type(error).__name__}: {error}") from None
+        given = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(given, dict):
+            raise InfraError(f"{self.options.url}: an answer without data")
+        if answer.get("type") == "error":
+            why = f"{given.get('code')}: {str(given.get('message'))[:300]}"
+            if kind == "step" and given.get("code") in WRONG:
+                raise ActionRefused(why)
+            raise InfraError(f"{self.options.url}: {why}")
+        return given
+
+    def _seen(self, data: dict[str, Any]) -> Observation:
+        told = data.get("observation") or {}
+        if isinstance(reward := data.get("reward"), int | float):
+            self.rewards.append(float(reward))
+        if self.options.picture is None:
+            image = picture_of("\n".join(f"{name}: {value}" for name, value in told.items()))
+        else:
+            try:
+                image = Image.open(io.BytesIO(base64.b64decode(told[self.options.picture]))).convert("RGB")
+            except (KeyError, TypeError, ValueError, OSError) as error:
+                raise BadFrame(f"observation.{self.options.picture}: {type(error).__name__}: {error}") from None
+        self.last = Observation(image, image.size, done=bool(data.get("done")))
+        return self.last
+
+
+def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+    """`count` tasks with the seeds from `seed` on. Raises ConfigError, also where the server is not there to tell their
+    instructions."""
+    chosen = _options(options)
+    seeds = range(seed, seed + count)
+    made = [Task(f"openenv-{number}", chosen.instruction or "", number, max_steps=chosen.max_steps) for number in seeds]
+    if chosen.instruction is not None:
+        return made
+    told = asyncio.run(_instructions(chosen, list(seeds)))
+    return [replace(task, instruction=text) for task, text in zip(made, told, strict=True)]
+
+
+async def _instructions(options: OpenEnvOptions, seeds: list[int]) -> list[str]:
+    desktop = OpenEnvDesktop(options)
+    try:
+        return [await desktop.instruction(seed) for seed in seeds]
+    except InfraError as error:
+        raise ConfigError(f"options.url: {error}") from None
+    finally:
+        await desktop.close()
+
+
+def desktop(options: Mapping[str, Any]) -> Desktop:
+    """A session of its own. Raises ConfigError."""
+    need("aiohttp")
+    return OpenEnvDesktop(_options(options))
+
+
+def _options(options: Mapping[str, Any]) -> OpenEnvOptions:
+    chosen = convert(dict(options), OpenEnvOptions, "options")
+    chosen.check()
+    return chosen
