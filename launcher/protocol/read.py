@@ -78,9 +78,12 @@ def _ends(keys: AttemptKeys, member: str) -> tuple[str, str]:
     return keys.claim(member), keys.exit(member)
 
 
-def read_events(store: Store, view: RunView) -> RunView:
-    """The view with the run's events."""
-    return _with(store, view, [meta.key for meta in store.scan(RunKeys(view.run).events)])
+def read_events(store: Store, view: RunView, *, few: bool = False) -> RunView:
+    """The view with the run's events. `few`: one after the other, for a caller that reads many runs at once."""
+    keys = [meta.key for meta in store.scan(RunKeys(view.run).events)]
+    for some in [[key] for key in keys] if few else [keys]:
+        view = _with(store, view, some)
+    return view
 
 
 def unlisted(store: Store, view: RunView) -> bool:

@@ -15,7 +15,7 @@ from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import RULES
 from launcher.report.agents import AgentResults, read_agents
 from launcher.report.episodes import ShownEpisode, cut_texts, list_episodes
-from launcher.report.metrics import Curves, curves, read_metrics
+from launcher.report.metrics import Curves, RunMetrics, curves, read_metrics
 from launcher.report.pictures import ReportPictures
 from launcher.report.replays import picture_kind, smaller
 from launcher.results.compare import Comparison
@@ -77,9 +77,9 @@ def collect(
     runs = by_depth(selection.runs, selection.edges)
     facts = load_facts(store, runs, selection.names, prices)
     with ThreadPoolExecutor(8) as pool:
-        views = list(pool.map(lambda run: read_run(store, run), runs))
-        sources = list(pool.map(lambda run_facts, view: _source(store, run_facts, view), facts, views))
-        metrics = list(pool.map(lambda view: read_metrics(store, view), sources))
+        # of each run's records only these are kept: those of 10,000 runs would take more memory than all else
+        told = list(pool.map(lambda run_facts: _told(store, run_facts), facts))
+    metrics = [metrics_of_run for metrics_of_run, _ in told]
     problems: list[str] = []
     for run_facts, metrics_of_run in zip(facts, metrics, strict=True):
         if metrics_of_run.unreadable:
@@ -96,11 +96,7 @@ def collect(
     episodes, most = cut_texts(list_episodes(outputs, agents, pictures, problems))
     if most:
         problems.append(f"the page would be too large: of each action and thought {most} characters are shown")
-    lines = [
-        line
-        for run_facts, view in zip(facts, views, strict=True)
-        for line in _attempts(run_facts.name, view, run_facts.finished)
-    ]
+    lines = [line for _, lines_of_run in told for line in lines_of_run]
     comparisons = auto_compare(store, facts)
     problems += comparisons.refused
     return Report(
@@ -119,6 +115,13 @@ def collect(
         attempts=lines,
         problems=problems,
     )
+
+
+def _told(store: Store, run_facts: Facts) -> tuple[RunMetrics, list[AttemptLine]]:
+    """The metrics of a run, and its lines of the time line."""
+    view = read_run(store, run_facts.run)
+    lines = _attempts(run_facts.name, view, run_facts.finished)
+    return read_metrics(store, _source(store, run_facts, view)), lines
 
 
 def _source(store: Store, run_facts: Facts, view: RunView) -> RunView:

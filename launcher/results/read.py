@@ -125,6 +125,7 @@ class StoredOutput:
         self.store = store
         self.prefix = keys.output(name)
         self.manifest = manifest
+        self.metrics: list[Metric] | None = None  # the lines of summary.json, once `read_metrics` has read them
 
     @property
     def files(self) -> Iterable[str]:
@@ -154,7 +155,9 @@ def read_metrics(output: StoredOutput) -> list[Metric]:
     if "summary.json" not in output.files:
         return []
     try:
-        return decode(output.read("summary.json"), list[Metric])
+        if output.metrics is None:
+            output.metrics = decode(output.read("summary.json"), list[Metric])
+        return output.metrics
     except msgspec.MsgspecError as error:
         raise DamagedResults(f"{output.prefix}summary.json: {error}") from None
 

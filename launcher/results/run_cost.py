@@ -96,17 +96,10 @@ def held_times(view: RunView) -> tuple[HeldTime, ...]:
 
 
 def machine_times(view: RunView) -> tuple[MachineTime, ...]:
-    """The machines that the run's events name, in the order of their first events. `view` was read in full."""
-    fields: dict[str, dict[str, str]] = {}
-    for event in view.events:
-        if event.kind == HANDLE and (instance := event.fields.get(INSTANCE)):
-            first = {BACKEND: event.writer.partition("-")[0], LAUNCHED: str(event.time)}
-            known = fields.setdefault(instance, first)
-            known |= {name: value for name, value in event.fields.items() if name != AT}
-            if event.fields.get(STATE) == ENDING:
-                known |= {AT: event.fields.get(AT, "")}
+    """The machines that the run's events name, in the order of their first events. `view` was read in full, or its
+    events tell everything (`events_tell`)."""
     times = []
-    for instance, known in fields.items():
+    for instance, known in _machine_fields(view).items():
         start = _number(known.get(HEALTHY)) or _claimed(view.attempts, instance)
         bound = not start and BOOTING not in known
         if bound:  # unknown is not free
@@ -127,6 +120,25 @@ def machine_times(view: RunView) -> tuple[MachineTime, ...]:
             )
         )
     return tuple(times)
+
+
+def events_tell(view: RunView) -> bool:
+    """Whether the run's events say when the billing of each of its machines began and ended: then what `machine_times`
+    says of them depends on nothing else."""
+    return all(_number(known.get(HEALTHY)) and _number(known.get(AT)) for known in _machine_fields(view).values())
+
+
+def _machine_fields(view: RunView) -> dict[str, dict[str, str]]:
+    """Machine -> what the run's events say of it, the last word of each field."""
+    fields: dict[str, dict[str, str]] = {}
+    for event in view.events:
+        if event.kind == HANDLE and (instance := event.fields.get(INSTANCE)):
+            first = {BACKEND: event.writer.partition("-")[0], LAUNCHED: str(event.time)}
+            known = fields.setdefault(instance, first)
+            known |= {name: value for name, value in event.fields.items() if name != AT}
+            if event.fields.get(STATE) == ENDING:
+                known |= {AT: event.fields.get(AT, "")}
+    return fields
 
 
 def until_now(machines: Sequence[MachineTime], billed: Sequence[MachineTime], now: float) -> tuple[MachineTime, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -48,8 +47,7 @@ class SystemClock:
         return event.wait(seconds)
 
 
-@dataclass
-class BeatState:
+class BeatState(msgspec.Struct):
     """The content of the next heartbeat. Any thread may assign a field; no thread may change a value in place."""
 
     phase: str = "waiting"
@@ -58,13 +56,13 @@ class BeatState:
     message: str = ""
     checkpoint: int | None = None
     running: float = 0.0  # seconds the command has run in this attempt
-    usage: dict[str, float] = field(default_factory=dict)
+    usage: dict[str, float] = msgspec.field(default_factory=dict)
     events: int = 0
     first: tuple[float | None, float] = (None, 0.0)  # the first step that was reported, and `running` at that time
     since: float | None = None  # boot time from which `running` counts, while the command runs
     stored: tuple[int, int, int] = (0, 0, 0)  # bytes of the log and of the metrics in the store; bytes of both lost
-    outputs: dict[str, int] = field(default_factory=dict)  # live output -> its newest complete version
-    told: dict[str, int] = field(default_factory=dict)  # `outputs` as in the last heartbeat in the store
+    outputs: dict[str, int] = msgspec.field(default_factory=dict)  # live output -> its newest complete version
+    told: dict[str, int] = msgspec.field(default_factory=dict)  # `outputs` as in the last heartbeat in the store
 
 
 class Beating:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from launcher.runtime.folders import Folders
 from launcher.runtime.settings import MemberAddress
@@ -12,8 +13,7 @@ from launcher.store.base import Store
 from launcher.store.layout import AttemptKeys, RunKeys
 
 
-@dataclass(frozen=True)
-class MemberContext:
+class MemberContext(msgspec.Struct, frozen=True):
     """`say` writes a line into the rank's log."""
 
     store: Store

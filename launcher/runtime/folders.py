@@ -6,9 +6,10 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from launcher.runtime.process import procs
 
@@ -23,8 +24,7 @@ class FolderIdentity(NamedTuple):
     time: int  # of its last change, ns
 
 
-@dataclass(frozen=True)
-class Folders:
+class Folders(msgspec.Struct, frozen=True):
     """The paths are the same for every attempt in one working folder."""
 
     root: Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -48,8 +47,7 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     silent: float = 60.0  # a rank without a checkpoint of a step so long after the leader's will have none
 
 
-@dataclass(frozen=True)
-class MemberAddress:
+class MemberAddress(msgspec.Struct, frozen=True):
     """Which rank of which run this process is."""
 
     store: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
 
 from launcher.errors import BadInput, Unreachable
 from launcher.store.node_identity import node_identity
@@ -26,8 +27,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._$-]+")
 _SERVER: Final = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?(?:/[!-~]*)?")
 
 
-@dataclass(frozen=True)
-class StoreUrl:
+class StoreUrl(msgspec.Struct, frozen=True):
     """`scheme://bucket/prefix?option=value`."""
 
     url: str

@@ -13,13 +13,14 @@ import msgspec
 from launcher.decoding import unpacker
 from launcher.errors import NotFound
 from launcher.parallel import Threads
-from launcher.protocol.read import read_run
-from launcher.results.run_cost import MICRO, Bill, Charge, MachineTime, bill, machine_times, until_now
+from launcher.protocol.read import read_events, read_run
+from launcher.protocol.view import RunView
+from launcher.results.run_cost import MICRO, Bill, Charge, MachineTime, bill, events_tell, machine_times, until_now
 from launcher.spec.prices.rates import STORAGE, Prices, Rate, any_rate, exact, worst_case
-from launcher.store.base import Meta, Store
+from launcher.store.base import Meta, Store, settable
 from launcher.store.layout import RUNS, RunKeys
 from launcher.userdata.record_cache import Memory
-from launcher.verbs.status import PARALLEL, Line
+from launcher.verbs.status import FAR, PARALLEL, Line
 
 TEAM: Final = "team"  # the label of `--by team`
 GIB: Final = 2**30
@@ -72,7 +73,7 @@ def costs(
 ) -> list[RunCost]:
     """The cost of runs, in their order. Only runs on machines that a provider bills are read beyond their line.
     `billed`: run -> its machines that a provider bills now, where one was asked."""
-    with Threads(PARALLEL) as pool:
+    with Threads(PARALLEL if settable(store) else FAR) as pool:
         machines = pool.map(lambda line: _machines(store, line, memory), lines)
         now = store.now()
         return [
@@ -94,10 +95,13 @@ def _machines(store: Store, line: Line, memory: Memory) -> tuple[MachineTime, ..
     key = RunKeys(line.run).prefix + KEPT
     if line.final and (row := memory.known(key)) is not None:
         return unpacker(tuple[MachineTime, ...]).decode(row[0])
-    try:
-        found = machine_times(read_run(store, line.run))
-    except NotFound:
-        return ()
+    view = read_events(store, RunView(line.run, now=store.now()), few=True) if line.final else None
+    if view is None or not events_tell(view):
+        try:
+            view = read_run(store, line.run)
+        except NotFound:
+            return ()
+    found = machine_times(view)
     if line.final and found and all(machine.ended for machine in found):
         body = msgspec.msgpack.encode(found)
         memory.learn(body, Meta(key, len(body), 0.0))

@@ -6,7 +6,6 @@ import getpass
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +24,7 @@ LISTED: Final = 20_000  # files of an overlay that its note lists, at most
 RENEWED: Final = 86400.0  # seconds after which a push uploads an overlay again; far below the grace of `launcher gc`
 
 
-@dataclass(frozen=True)
-class BlobNote:
+class BlobNote(msgspec.Struct, frozen=True):
     """objects/notes/<digest>.json: where an overlay came from; not part of any hash. `files`: size and sha256 of each
     file (of a link 0 and its target); empty for more than LISTED, and in the notes of launchers before 29 November
     2026."""
@@ -35,7 +33,7 @@ class BlobNote:
     time: float
     commit: str = ""
     dirty: bool = False
-    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    files: Mapping[str, tuple[int, str]] = msgspec.field(default_factory=dict)
 
 
 def push_overlays(store: Store, jobs: Sequence[ResolvedJob], overlays: Mapping[str, Packed]) -> dict[str, bool]:

@@ -54,7 +54,7 @@ def main() -> int:
         for code, checkout in checkouts.items():
             folder = Path(name) / code
             folder.mkdir()
-            (folder / "slipway.yaml").write_text("store: store\nlocal: {state: state, idle: 1, gpus: 0}\n")
+            (folder / "slipway.yaml").write_text("store: store\nlocal: {state: state, gpus: 0}\n")
             (folder / "job.yaml").write_text('name: hello\ncommand: ["true"]\n')
             (folder / "k.yaml").write_text(KUBERNETES)
             cpu(checkout, ["-m", "launcher.cli", "submit", "job.yaml", "--follow"], folder)

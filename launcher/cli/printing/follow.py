@@ -10,15 +10,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TextIO
+
+import msgspec
 
 from launcher import safe_text
 from launcher.backends.base import Backend
 from launcher.cli.printing.screen import LiveLines, group_lines, plain_line
 from launcher.errors import BadRecord, NotFound, SlipwayError, Unreachable
+from launcher.parallel import Threads
 from launcher.selection.select import Selection, select
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
@@ -26,13 +28,13 @@ from launcher.userdata.record_cache import Memory
 from launcher.verbs.status import DAMAGED, BackendOf, Line, damaged, read_line
 from launcher.verbs.wait import POLL, POLL_REMOTE
 
+PARALLEL: Final = 4  # runs that are read at once
 DRAW: Final = 0.1  # seconds between two drawings: only the clock and the spinner move, nothing is read
 PLAIN_EVERY: Final = 10.0  # seconds between two plain lines of a run whose steps alone changed
 LOG_LINES: Final = 20  # last lines to show of a failed run
 
 
-@dataclass
-class FollowedRun:
+class FollowedRun(msgspec.Struct):
     """A run that is followed; `line` is None until the run was read."""
 
     run: str
@@ -41,29 +43,33 @@ class FollowedRun:
     line: Line | None = None
     note: str = ""  # what the backend reports while it waits
     since: float = 0.0  # this process's clock at the last reading, so that durations continue
+    evaluates: bool = False  # it may have results to show
 
     @property
     def final(self) -> bool:
         return self.line is not None and self.line.final
 
 
-@dataclass
 class Follower:
-    """Reads the runs that have not ended repeatedly and shows what changed."""
+    """Reads the runs that have not ended repeatedly and shows what changed. `lines`: one JSON document per line, for
+    programs."""
 
-    store: Store
-    runs: list[FollowedRun]
-    title: str
-    backend_of: BackendOf
-    out: TextIO = field(default_factory=lambda: sys.stdout)
-    clock: Callable[[], float] = time.monotonic
-    trouble: str = ""
-    lines: bool = False  # one JSON document per line, for programs
-    group_of: Mapping[str, str] = field(default_factory=dict)
-    memory: Memory = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.memory = Memory(self.store)
+    def __init__(
+        self,
+        store: Store,
+        runs: list[FollowedRun],
+        title: str,
+        backend_of: BackendOf,
+        *,
+        lines: bool = False,
+        group_of: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.store, self.runs, self.title, self.backend_of = store, runs, title, backend_of
+        self.lines, self.group_of = lines, group_of
+        self.out: TextIO = sys.stdout
+        self.clock: Callable[[], float] = time.monotonic
+        self.trouble = ""
+        self.memory = Memory(store)
 
     def read(self) -> None:
         """Reads every unfinished run once. An unreachable store is reported and tried again."""
@@ -78,10 +84,11 @@ class Follower:
                 watched.line, watched.note = damaged(f"{watched.run}: {error}"), ""
                 return
             watched.since = self.clock()
+            watched.evaluates = view.job is not None and "results" in view.job.outputs
             watched.note = f"waiting for {', '.join(blocked)}" if blocked else self._backend_note(watched, view.placed)
 
         try:
-            with ThreadPoolExecutor(4) as pool:
+            with Threads(PARALLEL) as pool:
                 list(pool.map(refresh, waiting))
             self.trouble = ""
         except (Unreachable, NotFound) as error:
@@ -123,16 +130,16 @@ class Follower:
     def _live(self, pause: float) -> None:
         """Draws while another thread reads, so that a slow store does not stop the view."""
         began = self.clock()
-        with LiveLines(self.out) as screen, ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(self.read)
+        with LiveLines(self.out) as screen, Threads(1) as pool:
+            reading = pool.start(self.read)
             read_at = began
             while True:
-                if reading.done():
-                    reading.result()
+                if reading.done:
+                    reading.answer()
                     if self.done:
                         break
                     if self.clock() - read_at >= pause:
-                        reading = pool.submit(self.read)
+                        reading = pool.start(self.read)
                         read_at = self.clock()
                 screen.draw(group_lines(self.title, self.runs, self.clock(), began, self.trouble, screen.style))
                 time.sleep(DRAW)
@@ -178,8 +185,8 @@ def follow(
     `options`: the options with which another verb finds the same store; `prices`: the profile's.
     """
     chosen = select(store, [group])
-    code = watch(store, chosen, _backend_of(backend), title=group, options=options, lines=lines)
-    if code in (0, 1) and not lines:
+    code, runs = _watch(store, chosen, _backend_of(backend), title=group, options=options, lines=lines)
+    if code in (0, 1) and not lines and any(run.evaluates for run in runs):
         _summarise(store, chosen, group, prices)
     return code
 
@@ -194,6 +201,12 @@ def watch(
     lines: bool = False,
 ) -> int:
     """The same for any selection of runs, without results at the end. `lines`: prints each change as a line of JSON."""
+    return _watch(store, chosen, backend_of, title=title, options=options, lines=lines)[0]
+
+
+def _watch(
+    store: Store, chosen: Selection, backend_of: BackendOf, *, title: str | None, options: str, lines: bool
+) -> tuple[int, list[FollowedRun]]:
     wanted = title or (chosen.groups[0] if len(chosen.groups) == 1 else f"{len(chosen.runs)} runs")
     if len(chosen.runs) == 1 and title is None:
         wanted = chosen.runs[0]
@@ -210,11 +223,11 @@ def watch(
         print(f"  watch it:   launcher status {back}{options} --watch", file=sys.stderr)
         print(f"  logs:       launcher logs {back}{options} --follow", file=sys.stderr)
         print(f"  end it:     launcher cancel {back}{options}", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return 128 + signal.SIGINT, runs
     failed = [followed for followed in runs if followed.line is not None and followed.line.state != "succeeded"]
     for followed in failed:
         _explain(store, followed, options)
-    return 1 if failed else 0
+    return (1 if failed else 0), runs
 
 
 def _backend_of(backend: Backend | BackendOf | None) -> BackendOf:

@@ -7,9 +7,10 @@ import shutil
 import time
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, TextIO
+
+import msgspec
 
 from launcher import safe_text
 from launcher.cli.printing.output import colour
@@ -31,8 +32,7 @@ class Shown(Protocol):
     since: float
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(msgspec.Struct, frozen=True):
     colour: bool
     unicode: bool
     columns: int = 100

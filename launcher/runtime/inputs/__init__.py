@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -29,8 +28,7 @@ from launcher.spec.model import Input
 from launcher.store.transfer import Damaged, Progress
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True):
     """One input to fetch. `dest` becomes a file, a folder or a link. `expected`: the digest that an earlier attempt
     read, or that the user pinned."""
 

@@ -8,8 +8,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from launcher.clock import boottime
 from launcher.runtime.member import command
@@ -20,8 +21,7 @@ from launcher.runtime.process.threads import ErrorReporter
 from launcher.runtime.uploads.log_stream import OutputStream
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """
     code        exit code; negative: the signal that ended the command
     terminated  SIGTERM came from outside before the end, and was forwarded to the command

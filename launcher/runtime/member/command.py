@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from launcher.errors import BadInput
 from launcher.reasons import Reason
@@ -42,8 +43,7 @@ _SCORE = "/proc/self/oom_score_adj"
 _LATER = 500  # of 1,000, which is all of the memory: a runtime never has half of it more than its command
 
 
-@dataclass(frozen=True)
-class Peers:
+class Peers(msgspec.Struct, frozen=True):
     """Addresses that are known before the command starts.
 
     master     host and port of the leading role's rank 0; None when the role has one rank
@@ -52,8 +52,8 @@ class Peers:
     """
 
     master: tuple[str, int] | None = None
-    endpoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    ports: Mapping[str, int] = field(default_factory=dict)
+    endpoints: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    ports: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 def variables(

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
@@ -46,8 +45,7 @@ LONGEST_POLL: Final = 5.0  # seconds
 NEVER: Final = threading.Event()  # never set: after an interrupt the waits at the end keep their length
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """This process holds its member's claim in `attempt` and sends heartbeats."""
 
     attempt: int

@@ -19,7 +19,6 @@ import select
 import signal
 import socket
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,13 +110,12 @@ def _become_a_leash(end: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, NAME, 0, 0, 0)
 
 
-@dataclass
-class _Watch:
+class _Watch(msgspec.Struct):
     """The leash's side of the pipe. Times are boot times."""
 
     end: socket.socket
     runtime: procs.Process
-    last: float = field(default_factory=boottime)  # when the last heartbeat that reached the store began
+    last: float = msgspec.field(default_factory=boottime)  # when the last heartbeat that reached the store began
     held: bool = False  # a command may run
     mark: str = ""
     variable: str = ""
@@ -125,7 +123,7 @@ class _Watch:
     grace: float = 0.0
     session: int = 0
     within: float | None = None  # when the runtime, which is ending its command, must have finished
-    known: set[procs.Process] = field(default_factory=set)  # of the command, as last seen
+    known: set[procs.Process] = msgspec.field(default_factory=set)  # of the command, as last seen
 
     def run(self) -> None:
         while True:

@@ -4,13 +4,13 @@ as a table."""
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+
+import msgspec
 
 from launcher.reasons import EXIT_NEVER, Reason
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """How a command ended.
 
     code        its exit code; negative: the signal that ended it

@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, TypeAlias
+
+import msgspec
 
 from launcher.store.paths import LeftOutFiles, walk
 
@@ -25,8 +26,7 @@ _UNFINISHED: Final = re.compile(
 _NUMBER: Final = re.compile(r"\d+")
 
 
-@dataclass(frozen=True)
-class LocalCheckpoint:
+class LocalCheckpoint(msgspec.Struct, frozen=True):
     """A complete checkpoint in the command's output folder."""
 
     step: int
@@ -34,7 +34,7 @@ class LocalCheckpoint:
     signature: Signature
     single: bool = False  # it is one file, not a folder
     within: Path | None = None  # the output's folder, which no link may leave
-    left: LeftOutFiles = field(default_factory=LeftOutFiles, compare=False)  # files of it that no store can hold
+    left: LeftOutFiles = msgspec.field(default_factory=LeftOutFiles)  # files of it that no store can hold
 
 
 def step_of(name: str) -> int | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -26,8 +26,7 @@ from launcher.store.transfer import Progress
 Choose = Callable[[Collection[tuple[int, int]]], tuple[int, int] | None]  # excluded ones -> (attempt, step) to restore
 
 
-@dataclass(frozen=True, order=True)
-class Stored:
+class Stored(NamedTuple):
     """A checkpoint. The newest has the highest step; of equal steps the later attempt's is newer."""
 
     step: int

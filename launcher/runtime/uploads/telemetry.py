@@ -11,9 +11,10 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from launcher.runtime.process import procs
 from launcher.runtime.secrets.credentials import is_credential
@@ -91,8 +92,7 @@ class Metrics:
         return json.dumps(good, allow_nan=False) + "\n"
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     step: float | None = None
     total: float | None = None
     phase: str = ""

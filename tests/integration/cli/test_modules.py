@@ -70,3 +70,25 @@ def test_no_verb_loads_more_than_it_needs(home: Path) -> None:
         print(words, count)
         assert (code, dear) == ("0", []), (words, done.stderr)
         assert int(count) <= most, (words, count)
+
+
+LOADED = """
+import sys
+from importlib import import_module
+from launcher.msgspec_import import load_msgspec
+load_msgspec()
+import_module(sys.argv[1])
+dear = {"dataclasses", "inspect", "logging", "typing_extensions"}
+print(sys.argv[1] in sys.modules, *sorted(dear & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["launcher.backends.local.supervisor.process", "launcher.runtime.run", "launcher.cli.printing.follow"],
+)
+def test_what_every_local_run_starts_loads_no_dear_module(module: str) -> None:
+    """The supervisor, a run's own process, and who follows it: each is a part of what a hello takes."""
+    argv = [sys.executable, "-c", LOADED, module]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"], (module, done.stdout)

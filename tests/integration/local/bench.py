@@ -127,7 +127,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
     for supervisor in made.supervisors:
-        supervisor.threads.shutdown()
+        with supervisor.threads:
+            pass  # its calls have ended
         os.close(supervisor.wake)
     for path in made.state.path.glob("runs/*/*"):
         procs.kill_tree(mark=environment.mark(made.state.id, path.parent.name, path.name), grace=0)

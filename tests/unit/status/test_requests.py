@@ -6,19 +6,21 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from launcher.protocol.finish import put_result
 from launcher.protocol.read import read_run
-from launcher.protocol.records import Beat
+from launcher.protocol.records import Beat, Event
 from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import Output, ResolvedJob
-from launcher.store.layout import work_run
+from launcher.store.layout import RunKeys, work_run
 from launcher.userdata.cache import Cache
 from launcher.userdata.record_cache import Memory
+from launcher.verbs.cost import costs
 from launcher.verbs.status import read_line, read_lines
 from tests.support.fakerun import START, FakeAttempt, fake_job, write_run
 from tests.support.memory_store import MemoryStore
@@ -95,6 +97,33 @@ def test_it_costs_two_where_its_result_says_what_is_shown(
         ("succeeded", 1.0, 90, 1)
     }
     assert asked == {"read": 2 * RUNS, "scan": 1}
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_a_run_that_a_provider_bills_costs_a_listing_and_its_machines_events_more(
+    store: MemoryStore, asked: Counter[str], tmp_path: Path, healthy: bool
+) -> None:
+    """It was ten: all of the run was read again. Where nobody recorded since when a machine was billed, it is so
+    still."""
+    ending = {"state": "ending", "instance": "i-1", "type": "gpu_1x_a10", "region": "r", "cents_per_hour": "360"}
+    ending |= {"at": f"{START + 3600:.0f}"} | ({"first_healthy": f"{START:.0f}"} if healthy else {})
+    runs = []
+    for index in range(RUNS):
+        job = fake_job("over", config={"index": index}, backend="lambda")
+        runs.append(write_run(store, job, [FakeAttempt()]))
+        launched = Event(0, "lambda-main-0", 0, "handle", "", {"instance": "i-1"}, START)
+        for event in (launched, Event(0, "lambda-main-0", 1, "handle", "", ending, START)):
+            store.create(RunKeys(runs[-1]).event(0, event.writer, event.seq), msgspec.json.encode(event))
+    with Cache(tmp_path / "cache") as cache:
+        lines, _ = read_lines(store, runs, cache=cache)
+        asked.clear()
+        found = costs(store, lines, {}, memory := Memory(store, cache))
+        assert {str(each.bill.cost) for each in found} == {"3.600000"}
+        assert (asked["scan"], asked["read"]) == ((RUNS, 2 * RUNS) if healthy else (2 * RUNS, 10 * RUNS))
+        assert bool(asked["level"]) != healthy
+        asked.clear()
+        costs(store, lines, {}, memory)
+        assert not asked
 
 
 def told(store: MemoryStore, run: str, job: ResolvedJob, last: Beat | None) -> None:

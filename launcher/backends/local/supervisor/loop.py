@@ -16,7 +16,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +32,7 @@ from launcher.backends.local.supervisor.run import QueuedRun, Runner
 from launcher.backends.local.supervisor.spawner import SpawnerFor
 from launcher.errors import SlipwayError
 from launcher.files import replace
+from launcher.parallel import Threads
 from launcher.protocol.records import Result
 from launcher.reasons import Reason
 from launcher.runtime import store_fault
@@ -71,8 +71,8 @@ class Supervisor:
         self.idle = idle
         self.opener = opener
         self.stores: dict[str, Store] = {}
-        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
-        self.tellers = ThreadPoolExecutor(THREADS, thread_name_prefix="tell")  # a receiver may be slow
+        self.threads = Threads(THREADS, "store")
+        self.tellers = Threads(THREADS, "tell")  # a receiver may be slow
         self.teller = EndNotifier(log)
         self.numbers = SupervisorMetrics(self.runner.id)
         self.results: deque[Task] = deque()
@@ -94,8 +94,8 @@ class Supervisor:
             self._work()
             self.numbers.leave()
         finally:
-            self.threads.shutdown(wait=False, cancel_futures=True)
-            self.tellers.shutdown(wait=False, cancel_futures=True)
+            self.threads.leave()
+            self.tellers.leave()
 
     def _work(self) -> None:
         busy_at = time.monotonic()
@@ -224,7 +224,7 @@ class Supervisor:
             self.results.append((run, question, answer))
             self.state.wake()
 
-        self.threads.submit(work)
+        self.threads.start(work)
 
     def store(self, run: QueuedRun) -> Store:
         url = run.entry.job.store
@@ -313,7 +313,7 @@ class Supervisor:
                 self.results.append((run, "told", result))
                 self.state.wake()
 
-        self.tellers.submit(work)
+        self.tellers.start(work)
 
     def retire(self, run: QueuedRun, result: Result | None) -> None:
         outcome = f"{result.outcome}, {result.reason}" if result else "ended without a result from this machine"

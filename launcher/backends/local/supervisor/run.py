@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
@@ -38,8 +37,7 @@ ASK_AGAIN = 1.0  # seconds between requests to an engine that does not answer
 KEPT_OUTPUTS = 2  # starts whose output is kept: the newest and the previous one
 
 
-@dataclass
-class MemberProcess:
+class MemberProcess(msgspec.Struct):
     """One rank. Times are of the monotonic clock, which stops while the machine sleeps."""
 
     name: str
@@ -53,8 +51,7 @@ class MemberProcess:
     unswept: str = ""  # why the last sweep was incomplete; logged once
 
 
-@dataclass
-class QueuedRun:
+class QueuedRun(msgspec.Struct):
     """A queue entry and what this supervisor knows of it."""
 
     entry: QueueEntry
@@ -69,7 +66,7 @@ class QueuedRun:
     kills: int = 0  # number of SIGKILLs since
     killed_at: float = 0.0
     leave_by: float | None = None  # when the other members must have ended after their leader
-    queued_since: float = field(default_factory=time.monotonic)
+    queued_since: float = msgspec.field(default_factory=time.monotonic)
     next_look: float = 0.0  # when to ask the store again
     looks: int = 0
     busy: bool = False  # a thread is asking the store

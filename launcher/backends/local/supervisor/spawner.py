@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -28,8 +27,7 @@ from launcher.spec.model import ResolvedJob
 UNKNOWN = -255  # ended with an unknown exit code: not our child
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """What one start of one member needs. `private`: store credentials and secrets, which are also in `environment`."""
 
     job: ResolvedJob

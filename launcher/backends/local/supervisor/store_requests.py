@@ -3,8 +3,9 @@ threads: a store that does not answer stops no other run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from launcher.backends.local.entry import QueueEntry, queue_of
 from launcher.decoding import decode_record
@@ -19,8 +20,7 @@ from launcher.store.layout import RunKeys, works
 WRITER = "local-supervisor"
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(msgspec.Struct, frozen=True):
     """Whether a run may start. `failed`: the upstream run that ended without success."""
 
     ready: bool
