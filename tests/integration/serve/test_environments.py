@@ -15,8 +15,8 @@ from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.environments import login, openenv
 from eval.environments.registry import tasks_of
-from eval.records import TaskRecord
-from eval.rollout import RolloutLimits, rollout
+from eval.records.task_record import TaskRecord
+from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.serving import TOKEN, served
 
 LOGIN: Final[dict[str, Any]] = {"environment": "login", "tasks": {"count": 3, "seed": 1000000}}

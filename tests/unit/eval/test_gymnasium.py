@@ -14,8 +14,8 @@ from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.environments import gymnasium
 from eval.environments.registry import redrawing, tasks_of
-from eval.records import TaskRecord
-from eval.rollout import RolloutLimits, rollout
+from eval.records.task_record import TaskRecord
+from eval.rollout.loop import RolloutLimits, rollout
 
 CART: Final = {
     "id": "CartPole-v1",

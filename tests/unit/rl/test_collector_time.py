@@ -14,7 +14,7 @@ import pytest
 
 from eval.desktop import Task
 from eval.episodes import Episode
-from eval.rollout import RolloutLimits
+from eval.rollout.loop import RolloutLimits
 from tests.integration.rl.simulated import Endless, NoWeights, simulated_config
 from training.rl.asynchronous.collector import RolloutCollector
 from training.rl.asynchronous.messages import GroupsWithdrawn, NewWeights, RolloutBegan, RolloutEnded, RolloutOrder
