@@ -32,7 +32,10 @@ MODEL_FILES: Final = frozenset((".safetensors", ".bin", ".json", ".jinja", ".txt
 WEIGHTS: Final = ".safetensors"
 # what every start of a training asks for: where one of the two has it, prompts or pictures are others. Of further files
 # a hub's cache may have more or fewer
-ASKED: Final = ("chat_template.jinja", "chat_template.json", "tokenizer.json", "preprocessor_config.json")
+ASKED: Final = (
+    *("chat_template.jinja", "chat_template.json", "tokenizer.json", "tokenizer_config.json"),
+    *("preprocessor_config.json", "processor_config.json"),
+)
 SHA256: Final = 64  # hexadecimal digits; the hub names a large file by it, and a small one by git's
 TASKS: Final = "tasks"
 FURTHER: Final = ("rewards ", "prompt.demonstration", "deepspeed")  # parts that older checkpoints do not have

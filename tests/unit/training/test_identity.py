@@ -56,6 +56,8 @@ def again(config: dict[str, Any], resume: str) -> list[str]:
         ("model/more.safetensors", r"model: more\.safetensors"),
         ("model/chat_template.json", r"model: chat_template\.json"),  # which was not there
         ("model/preprocessor_config.json", r"model: preprocessor_config\.json"),
+        ("model/processor_config.json", r"model: processor_config\.json"),  # where transformers 5 writes them
+        ("model/tokenizer_config.json", r"model: tokenizer_config\.json"),
         ("data/two/steps.jsonl", "episodes: its files"),
     ],
 )
