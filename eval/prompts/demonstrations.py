@@ -8,9 +8,10 @@ whose actions would be the answer.
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +49,8 @@ class DemonstrationConfig(Config, frozen=True):
               control: as long as the right one in steps, characters and pixels, but saying nothing
               none: no demonstration
     by        family, or words: right is then the episode, of whatever task, whose goal shares the most words with the
-              task's (of all words of both), and wrong the one that shares the fewest: for recordings without families.
+              task's (of all words of both, rare ones counting more), and wrong the one that shares the fewest: for
+              recordings without families.
               screen: as words, and half of it by how alike the first screens are (their grey values at 16 x 16)
     folder    episodes to choose from; None: at training, the episodes that are trained on. An evaluation needs one
     share     at training: the part of the episodes that get a demonstration; the others teach the prompt without one
@@ -103,10 +105,16 @@ def family(task_id: str, tags: Sequence[str]) -> str:
     return named[0] if named else FAMILY + re.sub(r"[-_][0-9]+\Z", "", task_id)
 
 
-def overlap(first: str, second: str) -> float:
-    """The share of the words of two texts that both have, from 0 to 1."""
-    one, other = (set(re.findall(r"\w+", text.casefold())) for text in (first, second))
-    return len(one & other) / len(one | other) if one | other else 0.0
+def words(text: str) -> frozenset[str]:
+    """The words of a text, in small letters."""
+    return frozenset(re.findall(r"\w+", text.casefold()))
+
+
+def overlap(first: str, second: str, weight: Callable[[str], float] = lambda word: 1.0) -> float:
+    """The share of the words of two texts that both have, by their weights, from 0 to 1."""
+    one, other = words(first), words(second)
+    either = math.fsum(weight(word) for word in one | other)
+    return math.fsum(weight(word) for word in one & other) / either if either else 0.0
 
 
 def thumbnail(screen: AnyImage) -> bytes:
@@ -192,6 +200,7 @@ class Pool:
             self.instructions.setdefault(entry.instruction, []).append(entry)
         self.kept: OrderedDict[str, Demonstration] = OrderedDict()
         self.thumbnails: dict[str, bytes] = {}
+        self.goals = Counter(word for entry in self.entries for word in words(entry.instruction))  # that have a word
 
     @classmethod
     def of(cls, episodes: Iterable[tuple[Episode, Callable[[], tuple[Episode, FrameOf]]]]) -> Pool:
@@ -249,12 +258,20 @@ class Pool:
     def _nearest(self, task: Task, rule: Rule, screen: AnyImage | None) -> list[PoolEntry]:
         mine = None if screen is None else thumbnail(screen)
         found = [
-            (overlap(task.instruction, e.instruction) + (0 if mine is None else likeness(mine, self._thumbnail(e))), e)
+            (
+                overlap(task.instruction, e.instruction, self._rarity)
+                + (0 if mine is None else likeness(mine, self._thumbnail(e))),
+                e,
+            )
             for e in self.entries
             if e.task != (task.task_id, task.seed)
         ]
         best = (min if rule == "wrong" else max)((score for score, _ in found), default=0.0)
         return [entry for score, entry in found if score == best]
+
+    def _rarity(self, word: str) -> float:
+        """log(1 + all goals / those that have the word): "the" says little about what is alike."""
+        return math.log1p(len(self.entries) / max(1, self.goals[word]))
 
     def _thumbnail(self, entry: PoolEntry) -> bytes:
         """Of the entry's first screen."""

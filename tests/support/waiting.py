@@ -12,9 +12,11 @@ T = TypeVar("T")
 HANGS: Final = 240.0  # seconds
 
 
-def until(condition: Callable[[], T], explain: Callable[[], object] = lambda: "it did not happen") -> T:
-    """The condition's first true value."""
-    end = time.monotonic() + HANGS
+def until(
+    condition: Callable[[], T], explain: Callable[[], object] = lambda: "it did not happen", hangs: float = HANGS
+) -> T:
+    """The condition's first true value. `hangs`: seconds after which it will not come."""
+    end = time.monotonic() + hangs
     while not (found := condition()):
         assert time.monotonic() < end, explain()
         time.sleep(0.01)

@@ -47,7 +47,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """18 recordings of a person: three of each setting, under other words."""
     root = tmp_path_factory.mktemp("recordings")
     for number, setting in enumerate(SETTINGS):
-        for at, text in enumerate((f"Switch the {setting} on", f"Switch {setting} on now", f"{setting} on, please")):
+        for at, text in enumerate((f"Switch the {setting} on", f"{setting} on, please", f"I want the {setting}")):
             x, y = place(number)
             actions = (Action(ActionType.CLICK, x=x, y=y), Action(ActionType.DONE))
             done = tuple(Step(index=i, screenshot=frame_name(i), action=a) for i, a in enumerate(actions))

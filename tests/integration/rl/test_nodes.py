@@ -108,7 +108,7 @@ def test_two_nodes_in_shards_train_and_go_on_after_one_was_killed(
         whole = newest(out)
         done = 0 if whole is None else int(whole.name.partition("-")[2])
         with training(nodes, config, out, ledger, whole) as started:
-            until(partial(there, out / "checkpoints" / f"checkpoint-{done + 1}"))
+            until(partial(there, out / "checkpoints" / f"checkpoint-{done + 1}"), (out / "node-0.log").read_text, 900)
             (process,) = children(started[killed].pid)
             os.kill(process, signal.SIGKILL)
             assert all(each.wait(120) != 0 for each in started)

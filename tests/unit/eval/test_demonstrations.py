@@ -300,3 +300,15 @@ def test_by_screen_the_first_screens_decide_between_goals_that_are_as_near(tmp_p
     for past, now in (([], 190), ([PastStep(CLICK, frame(190))], 40)):
         _, images = builder.ask(task("new", "Press the button"), past, Observation(frame(now), (8, 8)))
         assert images[0].getpixel((0, 0)) == (200, 0, 0)
+
+
+def test_a_rare_word_tells_more_than_a_common_one(tmp_path: Path) -> None:
+    """Three of five words are the same in "I want the loud bell", and two of seven in the right one."""
+    for number, goal in enumerate(
+        ("I want the loud bell", "I want the big pointer", "I want the slow keys", "Switch the night light on")
+    ):
+        write(tmp_path, f"e{number}", instruction=goal, task_id=f"e{number}")
+    pool = Pool.folder(tmp_path)
+    found = pool.choose(task("new", "I want the night light"), "right", 0, "words")
+    assert found is not None
+    assert found.task == "Switch the night light on"
