@@ -48,7 +48,7 @@ FORMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
         "asked": {"environment": "gtk-login", "benchmark": "gtk-login", "limits": {"concurrency": 6}},
     },
 }
-RATES: Final = {"sft": (1e-3, 5e-4), "more": (1e-3, 2e-4), "rl": (2e-4, 5e-4, 1e-3)}
+RATES: Final = {"sft": (1e-3, 5e-4), "more": (1e-3, 2e-4), "rl": (5e-5, 1e-4, 2e-4)}
 Solved = dict[str, list[bool]]  # of each way, whether it solves each fresh task
 
 
