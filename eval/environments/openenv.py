@@ -1,7 +1,9 @@
 """The environment `openenv`: others' environments behind a server of OpenEnv. See `OpenEnvOptions`.
 
 A desktop takes our actions as JSON and shows a picture. Any other environment takes a text, which an agent types: the
-text becomes a field of the environment's action. What the server does not answer is the infrastructure's failure.
+text becomes a field of the environment's action. Where an episode ends by a limit here, a desktop is told `done`, so
+that it is judged; one of texts that gave no reward has the score 0. What the server does not answer is the
+infrastructure's failure.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import base64
 import io
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -75,8 +78,14 @@ class OpenEnvDesktop:
         return self._seen(await self._ask("reset", {**self.options.reset, "seed": seed}))
 
     async def step(self, action: Action) -> Observation:
+        if self.last.done:
+            return self.last
         if self.options.action == "desktop":
-            return self._seen(await self._ask("step", action.to_json()))
+            seen = self._seen(data := await self._ask("step", action.to_json()))
+            told = (data.get("observation") or {}).get("told")
+            if isinstance(told, str) and not seen.done:  # a server of ours could not do it
+                raise ActionRefused(told)
+            return seen
         if action.type in STILL or action.type is ActionType.CLICK:  # a click does nothing
             return self.last
         if action.type is not ActionType.TYPE or action.text is None:
@@ -92,9 +101,11 @@ class OpenEnvDesktop:
         return told
 
     async def score(self) -> Score:
-        if not self.rewards:
-            raise InfraError("the server gave no reward")
-        value = sum(self.rewards) if self.options.reward == "sum" else self.rewards[-1]
+        if (
+            self.options.action == "desktop" and not self.last.done
+        ):  # at the limit of steps: it is to be judged as it is
+            self._seen(await self._ask("step", Action(ActionType.DONE).to_json()))
+        value = sum(self.rewards) if self.options.reward == "sum" else (self.rewards or [0.0])[-1]
         return Score(min(1.0, max(0.0, value)), value >= self.options.solved, {"reward": value})
 
     async def close(self) -> None:
@@ -153,7 +164,8 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     made = [Task(f"openenv-{number}", chosen.instruction or "", number, max_steps=chosen.max_steps) for number in seeds]
     if chosen.instruction is not None:
         return made
-    told = asyncio.run(_instructions(chosen, list(seeds)))
+    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
+        told = apart.submit(asyncio.run, _instructions(chosen, list(seeds))).result()
     return [replace(task, instruction=text) for task, text in zip(made, told, strict=True)]
 
 
