@@ -32,7 +32,7 @@ class InstanceScene:
 
     async def prepare(self, stage: DesktopStage) -> None:
         await self.instance.prepare(stage)
-        self._start = await home.look(stage)
+        self._start = await home.read_home(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         """The solver's next action, as long as all before were followed; None after another action, and without a tree.
