@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone, Observation
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class LocalComputer:
             raise ActionRefused(f"open_app: {error}") from None
 
 
-def _read_tree(programs: SleepWatch | None, place: Place, *, whole: bool) -> Tree:
+def _read_tree(programs: SleepWatch | None, place: RunningDesktop, *, whole: bool) -> Tree:
     """The tree, and whether a program was at work before: reading it wakes them all."""
     from eval.desktops.trees import read_tree
 

@@ -124,13 +124,13 @@ class LiveDesktop:
 
     async def follow(self) -> AsyncGenerator[tuple[Observation, Action, Observation]]:
         """See eval.desktop.PersonDesktop. The person works in the browser, at a page of this machine."""
-        from eval.desktops.person.input_recorder import PersonWatcher
+        from eval.desktops.person.input_recorder import InputRecorder
 
         assert self._session is not None
         assert self._computer is not None
         view = await start_view(self._session, control=True)
         shown = await self._observed(await self._computer.look())
-        watcher = PersonWatcher(self._session.place)
+        watcher = InputRecorder(self._session.place)
         gatherer = Gatherer(shown.screen)
         print(f"work at {view.url}\npassword: {view.password}\n{HOW_TO_END}", flush=True)
         came = time.monotonic()

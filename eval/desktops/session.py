@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal, TypeVar
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
 from eval.desktops.keeping.keeper import sweep
 from eval.desktops.sites import WebSite, namespaces_of
@@ -107,7 +107,7 @@ class DesktopSession:
     def __init__(self, options: DesktopOptions, machine: Isolation) -> None:
         self.options = options
         self.isolation = machine
-        self.place: Place
+        self.place: RunningDesktop
         self.processes: dict[str, int] = {}
         self._keeper: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter
@@ -313,7 +313,7 @@ class DesktopSession:
             raise
         inside = facts["home"]
         root = f"/proc/{facts['guest']}/root" if "mount" in self.isolation.namespaces else "/"
-        self.place = Place(
+        self.place = RunningDesktop(
             display=facts["display"],
             xauthority=Path(facts["environ"]["XAUTHORITY"]),
             environ=facts["environ"],

@@ -131,10 +131,10 @@ async def _run(session: DesktopSession, command: str) -> str:
 async def _tree(session: DesktopSession) -> str:
     from eval.desktops.trees import read_tree
 
-    return _cut(told(await asyncio.to_thread(read_tree, session.place))) or "there is nothing to read"
+    return _cut(tree_text(await asyncio.to_thread(read_tree, session.place))) or "there is nothing to read"
 
 
-def told(tree: Tree) -> str:
+def tree_text(tree: Tree) -> str:
     """A line for each object that says something, two blanks further in than what holds it."""
     lines: list[str] = []
     left: list[tuple[TreeNode, int]] = [(node, 0) for node in reversed(tree.applications)]

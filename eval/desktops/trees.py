@@ -32,7 +32,7 @@ from eval.desktops.bus.atspi import (
     read_value,
     socket_of,
 )
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 
 PREFIX: Final = "org.a11y.atspi."
 REGISTRY: Final = DBusAddress("/org/a11y/atspi/accessible/root", "org.a11y.atspi.Registry", f"{PREFIX}Accessible")
@@ -67,7 +67,7 @@ class TreeLimits:
 WHOLE: Final = TreeLimits(nodes=5000, characters=50_000, total=2_000_000, program_s=10.0, all_s=20.0)
 
 
-def read_tree(place: Place, limits: TreeLimits | None = None, *, whole: bool = False) -> Tree:
+def read_tree(place: RunningDesktop, limits: TreeLimits | None = None, *, whole: bool = False) -> Tree:
     """The desktop's accessibility tree, as it is now. It waits: call it on a thread
     (`asyncio.to_thread`). Of many callers one reads at a time.
 

@@ -91,7 +91,7 @@ class Ran(msgspec.Struct):
     status: int | None
 
 
-class DesktopTrouble(msgspec.Struct):
+class ErrorReply(msgspec.Struct):
     """The body of every answer that is no success. `error` and `message` say the same, for clients of both habits."""
 
     kind: str

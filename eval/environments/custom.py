@@ -65,7 +65,7 @@ class ValidatedScene:
             await stage.start(argv)
         await stage.windows(len(self.custom.start))
         if self.custom.changes is not None:
-            self._start = await home.look(stage)
+            self._start = await home.read_home(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         return None

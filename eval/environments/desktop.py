@@ -88,7 +88,7 @@ class NoteScene:
         await stage.write_file(FILE, self.content)
         await stage.start(["mousepad", FILE])
         await stage.windows(1)
-        self._start = await home.look(stage)
+        self._start = await home.read_home(stage)
 
     @property
     def content(self) -> bytes:

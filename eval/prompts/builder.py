@@ -171,7 +171,7 @@ class PromptBuilder(StepWording):
             chat.image(self._seen(image, marks or {}))
         return chat.messages, chat.images
 
-    def told_tree(self, tree: Tree) -> str:
+    def tree_text(self, tree: Tree) -> str:
         """A screen's accessibility tree as a prompt tells it, a line for each element."""
         return tell(tree, self.tree_tokens, self._place)
 

@@ -60,7 +60,7 @@ class KeptEpisodes:
         """The ends with which a task that runs now would be kept, by what is known."""
         return tuple(end for end in ENDS if self._place(index, end))
 
-    def place(self, index: int) -> Path | None:
+    def folder_of(self, index: int) -> Path | None:
         """Where a task's episode is recorded; None: nowhere."""
         if self.count is None:
             return self.folder / self.names[index]
@@ -82,9 +82,9 @@ class KeptEpisodes:
             shutil.rmtree(self.folder / self.names[index], ignore_errors=True)
             whole.rename(self.folder / self.names[index])
         shutil.rmtree(recorded, ignore_errors=True)
-        return self.told(index, record)
+        return self.record_of(index, record)
 
-    def told(self, index: int, record: TaskRecord) -> TaskRecord:
+    def record_of(self, index: int, record: TaskRecord) -> TaskRecord:
         """The record, which names its folder only while that is kept."""
         if self.count is None or record.episode is None:
             return record

@@ -119,12 +119,12 @@ async def rollout(
 
     async def slot(looping: LoopingAgent) -> None:
         while (index := await queue.take()) is not None:
-            done = await run_of(tasks[index], looping, kept.place(index)).attempts()
+            done = await run_of(tasks[index], looping, kept.folder_of(index)).attempts()
             if await queue.finish(index):
                 ended(index, done)
 
     async def from_afar(index: int, record: TaskRecord, files: dict[str, bytes]) -> None:
-        folder = kept.place(index)
+        folder = kept.folder_of(index)
         if folder is not None and files:
             folder.mkdir(parents=True, exist_ok=True)
             for name, data in files.items():
@@ -139,7 +139,7 @@ async def rollout(
             for _ in range(slots):
                 group.create_task(slot(looping))
     done = [
-        msgspec.structs.replace(results[index], record=kept.told(index, results[index].record))
+        msgspec.structs.replace(results[index], record=kept.record_of(index, results[index].record))
         for index in range(len(tasks))
     ]
     jsonl.write(path, [each.record for each in done])

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from tests.support.needs import need
 
 QUIET_GTK = "[Settings]\ngtk-enable-animations=0\ngtk-cursor-blink=0\n"
 
 
 class PlainDesktop:
-    """The processes of one desktop, and its Place."""
+    """The processes of one desktop, and its RunningDesktop."""
 
     def __init__(self, folder: Path, size: str) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class PlainDesktop:
             "GTK_MODULES": "gail:atk-bridge",
             "NO_AT_BRIDGE": "0",
         }
-        self.place = Place(display, xauthority, environ, home)
+        self.place = RunningDesktop(display, xauthority, environ, home)
         self.start("dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address={bus}")
         wait_until((runtime / "bus").exists)
         self.start("openbox", "--sm-disable")

@@ -187,12 +187,12 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     from training.common.model.loading import load_weights
     from training.common.model.parts import check_parts
     from training.common.model.precision import float32_masters
-    from training.common.model.saving import check_tied
+    from training.common.model.saving import check_shared_embeddings
     from training.common.rates import give_rates
     from training.common.reporting import Reporting, StopRequest
 
     sharding.ensure(trainer, config)
-    check_tied(trainer.accelerator.unwrap_model(trainer.model), config)
+    check_shared_embeddings(trainer.accelerator.unwrap_model(trainer.model), config)
     float32_masters(trainer.model, config)
     give_rates(trainer, config)
     told = check_parts(trainer.accelerator.unwrap_model(trainer.model), config)

@@ -84,7 +84,7 @@ class ChatSamples(Sequence[Sample]):
         chat = read_row(row)
         check_turns(chat)
         images = [_file(path.parent, picture) for picture in chat.pictures]
-        return Sample(told(chat), images, answer_only=chat.answer_only)
+        return Sample(chat_messages(chat), images, answer_only=chat.answer_only)
 
 
 def named_pictures(file: Path) -> list[Path]:
@@ -113,7 +113,7 @@ def check_turns(chat: ChatRow) -> None:
         raise BadSample("broken_chat", "an answer is one text, and not empty")
 
 
-def told(chat: ChatRow) -> list[dict[str, Any]]:
+def chat_messages(chat: ChatRow) -> list[dict[str, Any]]:
     """What is asked is told as an evaluation tells it. An answer stays as it is: it becomes ordinary tokens."""
     for turn in chat.turns:
         if turn["role"] != "assistant":

@@ -30,7 +30,7 @@ class GroundingSamples(Sequence[Sample]):
     def __init__(self, inner: Sequence[Sample], builder: PromptBuilder, where: str) -> None:
         self.inner = inner
         self.builder = builder
-        self.places = array("Q", (at for at, step in enumerate(_steps(inner)) if named_place(step) is not None))
+        self.places = array("Q", (at for at, step in enumerate(_steps(inner)) if named_element(step) is not None))
         if not self.places:
             raise ConfigError(
                 f"data: {where}: no step says in words what it points at (a thought, or a section ## Action): nothing "
@@ -68,7 +68,7 @@ def _steps(inner: Sequence[Sample]) -> Iterator[Step]:
         yield steps[int(index)]
 
 
-def named_place(step: Step) -> str | None:
+def named_element(step: Step) -> str | None:
     """What a step says that it does; None where it says nothing, points nowhere, or does more than one thing."""
     if step.action is None or step.action.point is None or step.further_actions:
         return None
@@ -84,7 +84,7 @@ def named_place(step: Step) -> str | None:
 
 def grounding_sample(episode: Episode, step: Step, builder: PromptBuilder, frame: FrameOf) -> Sample:
     """Raises ConfigError for a step that the builder cannot write."""
-    said = named_place(step)
+    said = named_element(step)
     assert said is not None
     alone = msgspec.structs.replace(step, index=0, thought=None, response=None)
     asked = msgspec.structs.replace(episode, goal=said, instruction=said, steps=(alone,))

@@ -94,7 +94,7 @@ class Mixture(Sequence[T]):
     def __iter__(self) -> Iterator[T]:
         return (self[at] for at in range(len(self)))
 
-    def place(self, at: int) -> tuple[int, int]:
+    def position(self, at: int) -> tuple[int, int]:
         """(source, item of that source) at a place of the mixture."""
         epoch, at = divmod(at, len(self)) if at >= len(self) else (0, at)
         number = int(self.owners[at])
@@ -110,5 +110,5 @@ class Mixture(Sequence[T]):
     def __getitem__(self, at: int | slice) -> T | Sequence[T]:
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
-        number, item = self.place(at)
+        number, item = self.position(at)
         return self.sources[number][item]

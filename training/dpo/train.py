@@ -150,7 +150,7 @@ def make_trainer(config: DpoConfig, pairs: Pairs, out: Path) -> Any:
     return trainer
 
 
-def watch(trainer: Any, config: DpoConfig, held_out: Any) -> None:
+def add_callbacks(trainer: Any, config: DpoConfig, held_out: Any) -> None:
     """Adds the callbacks that check the model during training. Raises ConfigError."""
     if config.evaluation is None and config.answer_every is None:
         return
@@ -204,7 +204,7 @@ def train(config: DpoConfig, out: Path, resume: str | None) -> bool:
     from training.dpo.parts import HeldOut
 
     prompts = HeldOut(test, config.prompt.builder(), config.answers)
-    watch(trainer, config, prompts)
+    add_callbacks(trainer, config, prompts)
     if not run_training(trainer, config, out, resume):
         return False
     kept = take_weights(trainer, config.evaluation, config.seed, out)

@@ -50,9 +50,9 @@ class Prompts:
         return self._count
 
     def __getitem__(self, number: int) -> Sample:
-        return self.found[self.place(number)]
+        return self.found[self.position(number)]
 
-    def place(self, number: int) -> int:
+    def position(self, number: int) -> int:
         """Of a prompt in `found`; in a mixture's later epochs beyond its length."""
         if self.mixture is None:
             return self._places[number % self._count]
@@ -61,7 +61,7 @@ class Prompts:
 
     def item(self, number: int) -> Any:
         """What is the same wherever the same sample comes again."""
-        return self._item(self.place(number))
+        return self._item(self.position(number))
 
     def check(self, count: int) -> None:
         """Looks for the first `count` prompts. Raises ConfigError at a bad sample under the policy `fail`."""
@@ -69,7 +69,7 @@ class Prompts:
             self._look()
 
     def _item(self, place: int) -> Any:
-        return self.mixture.place(place) if self.mixture else place
+        return self.mixture.position(place) if self.mixture else place
 
     def _look(self) -> BadSample | None:
         """Takes the next place's sample as a prompt, or gives what is wrong with it."""
@@ -111,7 +111,7 @@ class Prompts:
             try:
                 return at, sample, open_images(sample)
             except BadSample as fault:
-                self.faults.bad(name_of(sample, self.place(at)), fault)
+                self.faults.bad(name_of(sample, self.position(at)), fault)
         raise ConfigError("data: no prompt has images that can be opened")
 
 

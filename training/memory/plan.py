@@ -69,7 +69,7 @@ def table(config: TrainerConfig, method: str, plan: MemoryPlan, gpus: int, size:
         f"{method} of {config.model}: {count / 1e9:.2f} billion parameters, {made.trained / 1e6:,.1f} million trained",
         f"a pass has {plan.sequences} sequences of {plan.tokens} tokens, {plan.image_tokens} of them of images"
         f" (screen {plan.screen[0]}x{plan.screen[1]}); {gpus} device{'s' if gpus > 1 else ''}",
-        *([f"learning rates: {told_rates(config)}"] if config.learning_rates else []),
+        *([f"learning rates: {rates_text(config)}"] if config.learning_rates else []),
         "",
         f"{'component':<{wide}}    GiB",
     ]
@@ -90,7 +90,7 @@ def table(config: TrainerConfig, method: str, plan: MemoryPlan, gpus: int, size:
     return "\n".join(lines)
 
 
-def told_rates(config: TrainerConfig) -> str:
+def rates_text(config: TrainerConfig) -> str:
     """The learning rates of the configuration's parts, and of all others."""
     parts = [f"{name} {rate:g}" for name, rate in config.learning_rates.items()]
     return ", ".join([*parts, f"the others {config.learning_rate:g}"])

@@ -141,11 +141,11 @@ def make_trainer(config: SftConfig, samples: Sequence[Sample], out: Path) -> Any
         group_by_length(trainer, sample_lengths(trainer.data_collator.chats, samples), config.seed, fresh=fresh)
     if config.early_stop_loss is not None:
         trainer.add_callback(EarlyStopLoss(config.early_stop_loss))
-    watch(trainer, config, samples, out)
+    add_callbacks(trainer, config, samples, out)
     return trainer
 
 
-def watch(trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path) -> None:
+def add_callbacks(trainer: Any, config: SftConfig, samples: Sequence[Sample], out: Path) -> None:
     """Adds the callbacks that check the model during training. Raises ConfigError."""
     if config.evaluation is None and config.sample_every is None:
         return

@@ -76,7 +76,7 @@ def push(config: PushConfig) -> dict[str, str]:
     except OfflineModeIsEnabled:
         raise ConfigError("HF_HUB_OFFLINE is set: nothing can be sent; leave it out of the job's env") from None
     except Exception as error:  # which library sends, and what it raises, differs by the version of huggingface_hub
-        said, status = told(error, token), status_of(error)
+        said, status = error_line(error, token), status_of(error)
         if status in REFUSED:
             raise ConfigError(f"{config.repo}: the hub refuses ({status}): {said}") from None
         raise HubGone(f"{config.repo}: the hub failed: {said}") from None
@@ -106,7 +106,7 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
-def told(error: BaseException, token: str) -> str:
+def error_line(error: BaseException, token: str) -> str:
     """The words of an exception and of its last cause, in one line, without the token."""
     found = causes(error)
     words = dict.fromkeys(" ".join(str(each).split()) or type(each).__name__ for each in (found[0], found[-1]))

@@ -80,7 +80,7 @@ class FormScene:
             if time.monotonic() > end:
                 raise SetupFailed(f"the form is not in the accessibility tree after {TREE_S:g} s")
             await asyncio.sleep(PAUSE_S)
-        self._start = await home.look(stage)
+        self._start = await home.read_home(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         return None if tree is None else next_action(self.form, tree)

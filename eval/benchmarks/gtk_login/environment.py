@@ -90,7 +90,7 @@ class LoginScene:
                 await asyncio.sleep(PAUSE_S)
             else:
                 break
-        self._start = await home.look(stage)
+        self._start = await home.read_home(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         return None  # GtkLoginDesktop asks `form`, once it has read the program's file

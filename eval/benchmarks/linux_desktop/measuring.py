@@ -23,7 +23,7 @@ from eval.benchmarks.linux_desktop.scene import ROUTES, Route
 from eval.benchmarks.linux_desktop.solutions import commands
 from eval.desktop import BrokenByAgent, Desktop, InfraError, Observation, Score, Task
 from eval.desktops.live import LiveDesktop
-from eval.desktops.tools import told
+from eval.desktops.tools import tree_text
 from eval.environments.registry import identified
 from eval.environments.splits import SPLIT_SEED
 from eval.episodes import jsonl
@@ -266,6 +266,6 @@ async def start_state(task: Task, options: LinuxDesktopOptions) -> str:
     desktop = desktop_of(options)
     try:
         tree = (await desktop.reset(task, task.seed)).tree
-        return f"{task.instruction}\n\n{told(tree) if tree is not None else ''}"
+        return f"{task.instruction}\n\n{tree_text(tree) if tree is not None else ''}"
     finally:
         await desktop.close()

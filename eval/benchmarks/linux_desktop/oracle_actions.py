@@ -1,6 +1,7 @@
 """What an oracle works with: the actions of an agent, at places that it finds in the accessibility tree.
 
-An oracle is a generator: it yields an action and is sent the tree of the screen after it. `Hand` keeps the last tree.
+An oracle is a generator: it yields an action and is sent the tree of the screen after it. `OracleActions` keeps the
+last tree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class OracleLost(Exception):
     """The screen does not show what the oracle counts on."""
 
 
-class Hand:
+class OracleActions:
     """`tree`: the screen as it is now."""
 
     def __init__(self, tree: Tree) -> None:
@@ -121,7 +122,7 @@ class Hand:
         x, y = self.middle(node)
         yield from self.do(Action(kind, x=x, y=y, modifiers=modifiers or None), node)
 
-    def click_beside(self, role: str, name: str) -> Work:
+    def click_field_of(self, role: str, name: str) -> Work:
         """Clicks the field on the right of its label, for fields that the tree does not tell."""
         node = yield from self.wait(role, name)
         assert node.bounds is not None

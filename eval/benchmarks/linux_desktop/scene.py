@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, OracleLost, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, OracleLost, Work
 from eval.benchmarks.linux_desktop.template import Instance
 from eval.desktop import Expected, Score
 from eval.desktops.judging import home
@@ -26,13 +26,13 @@ class InstanceScene:
         self.route = route
         self._start: home.Home | None = None
         self._work: Work | None = None
-        self._hand: Hand | None = None
+        self._hand: OracleActions | None = None
         self._told: Expected | None = None
         self._count = -1
 
     async def prepare(self, stage: DesktopStage) -> None:
         await self.instance.prepare(stage)
-        self._start = await home.look(stage)
+        self._start = await home.read_home(stage)
 
     def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
         """The solver's next action, as long as all before were followed; None after another action, and without a tree.
@@ -49,7 +49,7 @@ class InstanceScene:
     def _next(self, tree: Tree) -> Expected:
         try:
             if self._work is None:
-                self._hand = Hand(tree)
+                self._hand = OracleActions(tree)
                 self._work = getattr(self.instance, self.route)(self._hand)
                 assert self._work is not None
                 return next(self._work)

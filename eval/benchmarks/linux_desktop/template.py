@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.desktops.judging.home import REST, Allowed
 from eval.desktops.stage import DesktopStage
 
@@ -127,15 +127,15 @@ class Instance(ABC):
         """Judges the final state. Raises BrokenByAgent, and InfraError where the state could not be read."""
 
     @abstractmethod
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         """A solution, by the actions of an agent."""
 
     @abstractmethod
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """A solution by another way: it shows that the judge does not ask for one way."""
 
     @abstractmethod
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """A mistake that is near: it must score 0."""
 
     def targets(self) -> Mapping[str, bytes]:
@@ -178,15 +178,15 @@ class Infeasible(Instance):
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         return judged(("said so", 1.0, True))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.give_up()
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Looks around first."""
         yield from hand.press("f10")
         yield from hand.press("escape")
         yield from hand.give_up()
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Says that it is done."""
         yield from hand.press("escape")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from eval.benchmarks.osworld.machine import Machine, told
+from eval.benchmarks.osworld.machine import Machine, lacking_line
 from eval.benchmarks.osworld.tasks import PublicTasks
 
 
@@ -36,7 +36,9 @@ def report(found: PublicTasks, machine: Machine) -> list[RunnableTask]:
         lacking = machine.lacks(task)
         lacks = tuple(LackedNeed(need.kind, need.name, need.where) for need in lacking)
         rows.append(
-            RunnableTask(task.task_id, task.infeasible, not lacks, lacks, told(task, lacking, machine.evaluators))
+            RunnableTask(
+                task.task_id, task.infeasible, not lacks, lacks, lacking_line(task, lacking, machine.evaluators)
+            )
         )
     return rows
 

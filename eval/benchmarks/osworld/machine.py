@@ -124,7 +124,7 @@ class Machine:
         return downloads | {path: folder / path for path in given}
 
 
-def told(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: PublicEvaluators | None) -> str:
+def lacking_line(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: PublicEvaluators | None) -> str:
     """What a task lacks, in a line. The judge is one thing: either all of it is installed, or no metric can be used."""
     judge = [need for need in lacking if need.kind in ("metric", "getter")]
     rest = describe([need for need in lacking if need not in judge])

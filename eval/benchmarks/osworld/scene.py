@@ -13,7 +13,7 @@ from typing import Any
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.benchmarks.osworld.judging import PublicJudge
-from eval.benchmarks.osworld.machine import Machine, told
+from eval.benchmarks.osworld.machine import Machine, lacking_line
 from eval.benchmarks.osworld.served import served
 from eval.benchmarks.osworld.steps import StepPlaces, Steps
 from eval.benchmarks.osworld.tasks import PublicTask
@@ -46,7 +46,7 @@ class PublicScene:
     async def prepare(self, stage: DesktopStage) -> None:
         """Does the steps of `config`. Raises NotRunHere for what the task lacks here, before anything is done."""
         if lacking := self.places.machine.lacks(self.task):
-            what = told(self.task, lacking, self.places.machine.evaluators)
+            what = lacking_line(self.task, lacking, self.places.machine.evaluators)
             raise NotRunHere(f"missing dependency: {what}")
         if not self.task.infeasible:
             self.places.judge.check()

@@ -21,7 +21,7 @@ from jeepney.wrappers import DBusAddress, new_method_call
 
 from eval.accessibility.tree import Bounds
 from eval.desktop import DesktopGone
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 
 FAR: Final = 1 << 16  # pixels; a hidden object has a place of -2^31
 Reference = tuple[str, str]  # (name on the bus, path)
@@ -47,7 +47,7 @@ class ProgramEnded(Unanswered):
     """The program that was asked has ended."""
 
 
-def socket_of(place: Place) -> Path:
+def socket_of(place: RunningDesktop) -> Path:
     """The accessibility bus's socket, beside that of the session bus: outside the guest and read-only to it.
 
     Its address is not asked of the session bus, where a program of the agent could answer. The bus starts a moment

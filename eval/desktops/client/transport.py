@@ -25,7 +25,7 @@ from eval.desktops.client.failures import (
     ServerReset,
     ServerTimeout,
 )
-from eval.desktops.wire import MSGPACK, UNREADABLE, DesktopTrouble
+from eval.desktops.wire import MSGPACK, UNREADABLE, ErrorReply
 
 BUSY: Final = frozenset({429, 502, 504})  # what a proxy in between answers
 
@@ -141,7 +141,7 @@ def decoded(reply: Reply, kind: Any) -> Any:
 def failure(reply: Reply, where: str) -> Exception:
     """What an answer of our server means that is no success."""
     try:
-        trouble = msgspec.json.decode(reply.body, type=DesktopTrouble)
+        trouble = msgspec.json.decode(reply.body, type=ErrorReply)
     except UNREADABLE:
         return BadAnswer(f"{where}: status {reply.status}, and not in the form of a desktop server")
     message = f"{where}: {trouble.message}"

@@ -20,7 +20,7 @@ import xcffib.xproto
 import xcffib.xtest
 
 from eval.desktop import DesktopGone
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 
 QUIET: Final = 0.018  # seconds without damage: a frame of GTK is 16.7 ms; after 10 ms pictures still changed
 CALM: Final = 0.004  # seconds without damage after which the picture is likely the last one
@@ -52,7 +52,7 @@ def reachable(display: str) -> Iterator[None]:
         raise ConnectionLost(f"the X display {display} does not answer any more: {error}") from None
 
 
-def answers(place: Place) -> bool:
+def answers(place: RunningDesktop) -> bool:
     """Whether the X server takes a connection and answers on it."""
     try:
         with reachable(place.display):
@@ -66,7 +66,7 @@ def answers(place: Place) -> bool:
     return True
 
 
-def connect(place: Place) -> Any:
+def connect(place: RunningDesktop) -> Any:
     """libxcb reads the cookie from the file that XAUTHORITY names, in the environment of this process."""
     with _XAUTHORITY:
         before = os.environ.get("XAUTHORITY")
@@ -83,7 +83,7 @@ def connect(place: Place) -> Any:
 class XConnection:
     """An X connection with the extensions that the executor needs. Raises DesktopGone when it cannot be opened."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RunningDesktop) -> None:
         self.display = place.display
         with reachable(place.display):
             self.x = connect(place)

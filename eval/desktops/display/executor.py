@@ -22,9 +22,9 @@ from eval.desktops.display.action_kinds import BY_KEYS, CLICKS, SHORTCUTS, SILEN
 from eval.desktops.display.connection import LIMIT, STEP, XConnection, reachable
 from eval.desktops.display.frames import Camera, Frame
 from eval.desktops.display.keyboard import CannotType, XKeyboard
-from eval.desktops.display.press_delay import Pace
+from eval.desktops.display.press_delay import PressDelay
 from eval.desktops.display.program_sleep import SOON_S
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.display.windows import TopWindow, Windows
 
 BUTTON_PRESS, BUTTON_RELEASE, MOTION = 4, 5, 6  # X11 protocol, event numbers
@@ -67,7 +67,7 @@ class Executor:
 
     def __init__(
         self,
-        place: Place,
+        place: RunningDesktop,
         launch: Callable[[str], None] | None = None,
         asleep: Callable[[float], bool | None] | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class Executor:
         self._asleep = asleep
         self.connection = XConnection(place)
         with reachable(place.display):
-            self.pace = Pace(self.connection, self._prove)
+            self.pace = PressDelay(self.connection, self._prove)
             self.keyboard = XKeyboard(self.connection, self.pace, self._keys_read, self._pause)
             self.camera = Camera(self.connection)
             self.windows = Windows(self.connection)

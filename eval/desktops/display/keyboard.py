@@ -13,7 +13,7 @@ from typing import Final
 
 from eval.desktops.display.connection import XConnection
 from eval.desktops.display.keysyms import CAPS_LOCK, NO_SYMBOL, SHIFT, UNICODE, VENDOR, keysym_of, keysym_of_key
-from eval.desktops.display.press_delay import Pace
+from eval.desktops.display.press_delay import PressDelay
 
 KEY_PRESS, KEY_RELEASE = 2, 3  # X11 protocol, event numbers
 UNREAD: Final = 0.3  # seconds to wait where a program does not prove that it has read its keys
@@ -36,7 +36,7 @@ class XKeyboard:
     def __init__(
         self,
         connection: XConnection,
-        pace: Pace,
+        pace: PressDelay,
         keys_read: Callable[[], bool],
         pause: Callable[[float], None] = time.sleep,
     ) -> None:

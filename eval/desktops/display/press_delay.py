@@ -30,7 +30,7 @@ _SAME: Final = {
 K = TypeVar("K")
 
 
-class Pace:
+class PressDelay:
     """Waits before a press that its program would lose. Tell it of every press, just before it is sent.
 
     prove  waits until the programs have read all that was sent

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 
 @dataclass(frozen=True)
-class Place:
+class RunningDesktop:
     """One running desktop.
 
     display     the X display, as ":3"

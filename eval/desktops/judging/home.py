@@ -69,7 +69,7 @@ class Allowed:
     modes: Collection[str] = ()
 
 
-async def look(stage: DesktopStage) -> Home:
+async def read_home(stage: DesktopStage) -> Home:
     """The home as it is now, before anybody has acted. Raises SetupFailed."""
     try:
         entries = await stage.list_files("")

@@ -18,7 +18,7 @@ import xcffib.xproto
 from eval.desktop import DesktopGone
 from eval.desktops.display.connection import connect, reachable
 from eval.desktops.display.keysyms import keysym_of_key
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.person.action_gatherer import ENDS, PersonInput
 
 FROM_SERVER, START_OF_DATA, END_OF_DATA = 0, 4, 5  # RECORD protocol, categories of a reply
@@ -36,11 +36,11 @@ LOCKS: Final = (0, 2, 16, 18)  # Caps Lock and Num Lock, on or off
 CTRL_ALT: Final = 4 | 8
 
 
-class PersonWatcher:
+class InputRecorder:
     """The events of one display, in their order, from its making to `stop`: whoever is told to work after it was made
     loses none. Programs do not see the keys that end an episode (`gathering.ENDS`). Raises DesktopGone."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RunningDesktop) -> None:
         self._place = place
         # None: the display is gone
         self.events: asyncio.Queue[PersonInput | None] = asyncio.Queue()

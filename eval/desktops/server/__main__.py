@@ -113,7 +113,7 @@ def _checked(arguments: argparse.Namespace) -> str:
 async def _serve(arguments: argparse.Namespace, token: str) -> None:
     """Until SIGTERM or SIGINT. Raises ConfigError, InfraError."""
     from eval.desktops.server.app import listening, make_app
-    from eval.desktops.server.metrics import DesktopNumbers
+    from eval.desktops.server.metrics import DesktopMetrics
     from eval.desktops.viewing import start_view, write_private
 
     asked = asyncio.Event()
@@ -140,7 +140,7 @@ async def _serve(arguments: argparse.Namespace, token: str) -> None:
             print(f"shown at 127.0.0.1:{view.port}; the password is in {file}", flush=True)
         service = await DesktopService.open(session, permissions)
         stack.push_async_callback(service.close)
-        numbers = DesktopNumbers() if arguments.metrics else None
+        numbers = DesktopMetrics() if arguments.metrics else None
         places: list[tuple[str, Any]] = [(where, token) for where in arguments.listen or ()]
         if arguments.open_port is not None:
             places.append((f"127.0.0.1:{arguments.open_port}", None))

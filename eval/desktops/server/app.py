@@ -17,19 +17,19 @@ from aiohttp.typedefs import Handler, Middleware
 from eval.desktop import BrokenByAgent, DesktopGone, InfraError
 from eval.desktops.server import fast, public
 from eval.desktops.server.errors import Refused
-from eval.desktops.server.metrics import DesktopNumbers
+from eval.desktops.server.metrics import DesktopMetrics
 from eval.desktops.server.requests import SERVICE, Settings
 from eval.desktops.server.service import DesktopService
-from eval.desktops.wire import FILE_LIMIT, DesktopTrouble
+from eval.desktops.wire import FILE_LIMIT, ErrorReply
 
 BODY_LIMIT: Final = FILE_LIMIT + (1 << 20)
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger(__name__)
 
 
-def trouble(status: int, kind: str, message: str) -> web.Response:
+def error_reply(status: int, kind: str, message: str) -> web.Response:
     """An answer that is no success."""
-    body = msgspec.json.encode(DesktopTrouble(kind=kind, message=message, error=message))
+    body = msgspec.json.encode(ErrorReply(kind=kind, message=message, error=message))
     return web.Response(status=status, body=body, content_type="application/json")
 
 
@@ -39,20 +39,20 @@ async def _failures(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         return await handler(request)
     except Refused as error:
-        return trouble(error.status, error.kind, str(error))
+        return error_reply(error.status, error.kind, str(error))
     except BrokenByAgent as error:
-        return trouble(500, "broken_by_agent", str(error))
+        return error_reply(500, "broken_by_agent", str(error))
     except DesktopGone as error:
-        return trouble(503, "desktop_gone", str(error))
+        return error_reply(503, "desktop_gone", str(error))
     except InfraError as error:
-        return trouble(503, "infrastructure", f"{type(error).__name__}: {error}")
+        return error_reply(503, "infrastructure", f"{type(error).__name__}: {error}")
     except web.HTTPRequestEntityTooLarge as error:
-        return trouble(413, "too_large", str(error.text))
+        return error_reply(413, "too_large", str(error.text))
     except web.HTTPException as error:
-        return trouble(error.status, "bad_request", error.reason)
+        return error_reply(error.status, "bad_request", error.reason)
     except Exception:
         _log.exception("%s %s failed", request.method, request.path)
-        return trouble(500, "bug", "the server failed; its log says why")
+        return error_reply(500, "bug", "the server failed; its log says why")
 
 
 def _asks_with(token: str) -> Middleware:
@@ -61,7 +61,7 @@ def _asks_with(token: str) -> Middleware:
         given = request.headers.get("Authorization", "")
         # a header may hold any bytes
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), f"Bearer {token}".encode()):
-            return trouble(401, "unauthorized", "the token is missing or wrong (Authorization: Bearer TOKEN)")
+            return error_reply(401, "unauthorized", "the token is missing or wrong (Authorization: Bearer TOKEN)")
         return await handler(request)
 
     return check
@@ -75,7 +75,7 @@ async def _no_browser(request: web.Request, handler: Handler) -> web.StreamRespo
     told = request.headers
     browser = any(name in told for name in ("Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode"))
     if browser or told.get("User-Agent", "").startswith("Mozilla/") or host not in LOOPBACK:
-        return trouble(403, "not_allowed", "this port answers programs of this machine only")
+        return error_reply(403, "not_allowed", "this port answers programs of this machine only")
     return await handler(request)
 
 
@@ -83,7 +83,7 @@ def make_app(
     service: DesktopService,
     token: str | None,
     settings: Settings | None = None,
-    numbers: DesktopNumbers | None = None,
+    numbers: DesktopMetrics | None = None,
 ) -> web.Application:
     """The application. Without a token anyone who can connect may do everything."""
     guard = _asks_with(token) if token is not None else _no_browser

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from eval.desktop import BrokenByAgent
 from eval.desktops import reading
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.reading import DEPTH_LIMIT, LISTED_LIMIT
 from eval.desktops.server.errors import Failed, NoPlainFile, NoSuchThing, NotAllowed, TooLarge
 from eval.desktops.wire import FILE_LIMIT
@@ -22,7 +22,7 @@ from eval.desktops.wire import FILE_LIMIT
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def expanded(path: str, place: Place) -> PurePosixPath:
+def expanded(path: str, place: RunningDesktop) -> PurePosixPath:
     """A path as the desktop's programs mean it: `~` and $HOME are the home, and a relative path starts there."""
     home = str(place.home_inside)
     for name in ("${HOME}", "$HOME", "~"):
@@ -31,7 +31,7 @@ def expanded(path: str, place: Place) -> PurePosixPath:
     return place.home_inside / path
 
 
-def below_home(path: str, place: Place) -> str:
+def below_home(path: str, place: RunningDesktop) -> str:
     """A path as one below the home, "" for the home itself. Raises NotAllowed for a path that leaves it."""
     if not path or "\0" in path:
         raise NotAllowed("a path must not be empty or hold a null character")
@@ -44,7 +44,7 @@ def below_home(path: str, place: Place) -> str:
         raise NotAllowed(f"{path}: only files below the home {place.home_inside} are allowed") from None
 
 
-def read(path: str, place: Place, limit: int = FILE_LIMIT) -> bytes:
+def read(path: str, place: RunningDesktop, limit: int = FILE_LIMIT) -> bytes:
     """The content of a file below the home. Raises NotAllowed, NoSuchThing, TooLarge."""
     name = below_home(path, place)
     if not name:
@@ -59,7 +59,7 @@ def read(path: str, place: Place, limit: int = FILE_LIMIT) -> bytes:
         raise NoPlainFile(str(error)) from None
 
 
-def listed(path: str, place: Place) -> dict[str, reading.FileEntry]:
+def listed(path: str, place: RunningDesktop) -> dict[str, reading.FileEntry]:
     """What lies below a folder of the home (eval.desktops.reading.list_files). Raises NotAllowed, TooLarge."""
     try:
         return reading.list_files(place.home, below_home(path, place))
@@ -67,7 +67,7 @@ def listed(path: str, place: Place) -> dict[str, reading.FileEntry]:
         raise (TooLarge if "more than" in str(error) else NoPlainFile)(str(error)) from None
 
 
-def write(path: str, data: bytes, place: Place) -> None:
+def write(path: str, data: bytes, place: RunningDesktop) -> None:
     """Writes a file below the home, and the folders above it; all belong to the desktop's user. A file or link that
     is there under this name is replaced, not written through. Raises NotAllowed, Failed, TooLarge."""
     name = below_home(path, place)
@@ -121,7 +121,7 @@ def _give(descriptor: int, owner: os.stat_result) -> None:
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
-def tree(path: str, place: Place) -> dict[str, Any]:
+def tree(path: str, place: RunningDesktop) -> dict[str, Any]:
     """A folder below the home, as {type, name, children}; a link is listed as a file and not followed.
 
     Raises NotAllowed, NoSuchThing, TooLarge (more than LISTED_LIMIT entries, or deeper than DEPTH_LIMIT).

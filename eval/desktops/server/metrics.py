@@ -19,7 +19,7 @@ METRICS: Final = {
 }
 
 
-class DesktopNumbers:
+class DesktopMetrics:
     def __init__(self) -> None:
         self._started = time.time()
         self._requests: Counter[tuple[str, int]] = Counter()

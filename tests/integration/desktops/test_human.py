@@ -21,9 +21,9 @@ pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError) 
 
 from eval.desktops import live
 from eval.desktops.display.executor import Executor
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.live import LiveDesktop
-from eval.desktops.person.input_recorder import PersonWatcher
+from eval.desktops.person.input_recorder import InputRecorder
 from eval.desktops.session import DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
 from eval.environments import desktop
@@ -92,7 +92,7 @@ def play(monkeypatch: pytest.MonkeyPatch, out: Path, hands: Hands) -> Rollout:
 def executor(hands: Sequence[Sequence[Action]]) -> Hands:
     """Does these actions; those of one list follow at once, then the screen has rested."""
 
-    def work(place: Place, seen_to: Callable[[Callable[[], None]], None]) -> None:
+    def work(place: RunningDesktop, seen_to: Callable[[Callable[[], None]], None]) -> None:
         person = Executor(place)
         try:
             for part in hands:
@@ -128,13 +128,13 @@ def test_a_person_who_begins_at_once_loses_nothing(monkeypatch: pytest.MonkeyPat
     """The X server had not begun to record when the person was told to work: on a busy machine their first keys were
     lost, once in a hundred runs."""
     monkeypatch.setattr("tests.support.waiting.HANGS", 30.0)
-    events = PersonWatcher._events
+    events = InputRecorder._events
 
-    def late(watcher: PersonWatcher) -> None:
+    def late(watcher: InputRecorder) -> None:
         time.sleep(1.0)
         events(watcher)
 
-    monkeypatch.setattr(PersonWatcher, "_events", late)
+    monkeypatch.setattr(InputRecorder, "_events", late)
     typed = Action(ActionType.TYPE, text="x")
     result = play(monkeypatch, tmp_path, executor([[typed], [GIVE_UP]]))
     assert result.episode is not None

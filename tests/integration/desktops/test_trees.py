@@ -19,7 +19,7 @@ from eval.accessibility.tree import Tree, TreeNode
 from eval.desktop import DesktopGone
 from eval.desktops.bus.atspi import socket_of
 from eval.desktops.computer import LocalComputer
-from eval.desktops.display.running_desktop import Place
+from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.trees import TreeLimits, read_tree
 from tests.support.accessible import SECRET_TEXT
@@ -216,7 +216,7 @@ def test_slow_trees_of_many_desktops_hold_no_thread_of_the_others(monkeypatch: p
     """More desktops than asyncio has threads wait for programs that do not answer; judging a task needs a thread."""
     go_on, begun = threading.Event(), threading.Semaphore(0)
 
-    def slow(place: Place, *, whole: bool) -> Tree:
+    def slow(place: RunningDesktop, *, whole: bool) -> Tree:
         begun.release()
         go_on.wait()
         return Tree()

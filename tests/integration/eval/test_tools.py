@@ -17,7 +17,7 @@ from eval.actions import Action, ActionType
 from eval.agents.config import AgentConfig, make_agent
 from eval.config import ConfigError, convert
 from eval.desktop import ActionRefused, Desktop, Interface, Observation, Score, Task
-from eval.desktops.tools import TOOLS, told
+from eval.desktops.tools import TOOLS, tree_text
 from eval.prompts import PromptConfig
 from eval.rollout.loop import Rollout, RolloutLimits, rollout
 from tests.integration.eval.test_sdk_loops import calls_of_openai, end, message, response, tool_use
@@ -243,6 +243,6 @@ def test_a_tree_in_words() -> None:
     text = TreeNode(role="text", text="two\nlines")
     panel = TreeNode(role="panel", children=[label, text])
     tree = Tree(applications=[TreeNode(role="application", name="mousepad", children=[panel])], cut=["it ended"])
-    assert told(tree) == (
+    assert tree_text(tree) == (
         "application 'mousepad'\n  label 'Name' at (10, 20) 30x40\n  text 'two\\nlines'\nleft out: it ended"
     )

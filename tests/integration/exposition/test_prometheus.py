@@ -116,9 +116,9 @@ def watched(
     assert launcher(base / "work", files, "reap").wait(200) == 0
     metrics = free_port()
     monitor = Monitor(base / "monitor", store.url, "--metrics", f"127.0.0.1:{metrics}")
-    from eval.desktops.server.metrics import DesktopNumbers
+    from eval.desktops.server.metrics import DesktopMetrics
 
-    numbers = DesktopNumbers()
+    numbers = DesktopMetrics()
     desktop_stand_in(numbers)
     (files / "desktop.prom").write_text(numbers.text())
     rules = {"groups": [{**group, "interval": "1s"} for group in RULES["groups"]]}

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from eval.desktops.server.app import listening, make_app
-from eval.desktops.server.metrics import DesktopNumbers
+from eval.desktops.server.metrics import DesktopMetrics
 from launcher import exposition
 from launcher.protocol.records import Beat
 from launcher.spec.hashing import run_id
@@ -118,7 +118,7 @@ def test_a_proxy_gives_the_token_and_the_name(tmp_path: Path) -> None:
 
 def test_a_desktops_numbers_need_its_token() -> None:
     async def check() -> None:
-        numbers = DesktopNumbers()
+        numbers = DesktopMetrics()
         async with listening(make_app(cast(Any, object()), "word", numbers=numbers), "127.0.0.1:0") as address:
             port = int(address.rpartition(":")[2])
 

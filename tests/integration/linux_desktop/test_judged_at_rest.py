@@ -10,7 +10,7 @@ import pytest
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop import oracle_actions
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.desktop import DesktopTimeout, Expected, Score, Task
 from eval.desktops import live, remote, stage
 from eval.desktops.computer import LocalComputer
@@ -52,7 +52,7 @@ class Late(Counting):
         assert tree is not None
         try:
             if self.work is None:
-                self.work = Hand(tree).click("menu", "File")
+                self.work = OracleActions(tree).click("menu", "File")
                 return next(self.work)
             return self.work.send(tree)
         except StopIteration:

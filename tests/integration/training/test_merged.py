@@ -19,7 +19,7 @@ from tests.integration.training import preference
 from tests.integration.training.test_precision import TRAIN
 from tests.integration.training.test_precision import config as config_of
 from training.common.model import comparison
-from training.common.model.saving import check_tied
+from training.common.model.saving import check_shared_embeddings
 from training.grpo.config import GenerationConfig
 from training.options import LoraConfig
 from training.reward.model import RewardModel
@@ -109,7 +109,7 @@ def test_where_vllm_samples_it_is_refused(made: dict[str, Path], tmp_path: Path)
     chosen = config_of("grpo", made, **FAST)
     model, _ = load_model(chosen)
     model = get_peft_model(model, lora(chosen, model))
-    check_tied(model, chosen)
+    check_shared_embeddings(model, chosen)
     vllm = msgspec.structs.replace(chosen, generation=GenerationConfig(backend="vllm", mode="colocate"))
     with pytest.raises(ConfigError, match=r"lora.targets: the embedding and the head of this model share"):
-        check_tied(model, vllm)
+        check_shared_embeddings(model, vllm)

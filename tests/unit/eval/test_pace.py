@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eval.desktops.display import press_delay
-from eval.desktops.display.press_delay import Pace
+from eval.desktops.display.press_delay import PressDelay
 
 HOLD = 0.105
 A, B, C = (100, 100), (200, 100), (300, 100)
@@ -54,7 +54,7 @@ class Presses:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "Galculator") -> None:
         self.clock, self.proofs = Clock(), 0
         monkeypatch.setattr(press_delay, "time", self.clock)
-        self.pace = Pace(Windows(name), self.prove)  # type: ignore[arg-type]
+        self.pace = PressDelay(Windows(name), self.prove)  # type: ignore[arg-type]
 
     def prove(self) -> None:
         self.proofs += 1

@@ -9,7 +9,7 @@ import pytest
 from eval.accessibility.tree import Tree, TreeNode
 from eval.actions import ActionType
 from eval.benchmarks.linux_desktop import oracle_actions as hands
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, OracleLost, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, OracleLost, Work
 from eval.desktop import Expected
 
 
@@ -37,40 +37,40 @@ def waits(told: list[Expected]) -> int:
 
 
 def test_programs_that_are_at_work_are_waited_for() -> None:
-    hand = Hand(shown(working=True))
+    hand = OracleActions(shown(working=True))
     busy = [shown(working=True)] * (hands.LOOKS + 40)
     played(hand.click("frame", "Late"), [*busy, shown("Late")])
     assert hand.seen("frame", "Late") is not None
 
 
 def test_at_rest_what_is_missing_does_not_come() -> None:
-    hand = Hand(shown())
+    hand = OracleActions(shown())
     with pytest.raises(OracleLost, match="not to be seen: frame Late"):
         played(hand.click("frame", "Late"), [shown()] * (hands.LOOKS - 1) + [shown()])
 
 
 def test_looks_at_rest_count_together_whatever_lies_between() -> None:
-    hand = Hand(shown())
+    hand = OracleActions(shown())
     trees = [shown(working=number % 2 == 0) for number in range(2 * hands.LOOKS - 4)]
     played(hand.click("frame", "Late"), [*trees, shown("Late")])
     assert hand.seen("frame", "Late") is not None
 
 
 def test_one_that_never_rests_ends_too() -> None:
-    hand = Hand(shown(working=True))
+    hand = OracleActions(shown(working=True))
     with pytest.raises(OracleLost):
         played(hand.click("frame", "Late"), [shown(working=True)])
 
 
 def test_pauses_grow_while_programs_are_at_work_so_that_steps_are_few() -> None:
-    hand = Hand(shown(working=True))
+    hand = OracleActions(shown(working=True))
     told = played(hand.click("frame", "Late"), [*[shown(working=True)] * 6, shown(), shown("Late")])
     assert [each.action.duration for each in told[:-1]] == [0.5, 1, 2, 4, 8, 8, 8, 0.5]
 
 
 def test_a_dialog_that_is_at_work_gets_no_second_key() -> None:
     """A second Enter would answer what the dialog asks next."""
-    hand = Hand(shown("Save", role="dialog"))
+    hand = OracleActions(shown("Save", role="dialog"))
     field = shown("Save", role="dialog")
     field.applications.append(shown("name", role="text").applications[0])
     busy = shown("Save", role="dialog", working=True)

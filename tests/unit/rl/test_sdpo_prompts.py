@@ -80,7 +80,7 @@ def test_a_failure_is_shown_with_its_end_its_errors_and_what_it_changed(tmp_path
     )
     group = [tried(tmp_path / "a", False, *steps, trees=("", "alice")), tried(tmp_path / "b", False, click(0))]
     text, images = prompt(builder(), group, 0)
-    before, after = (builder().told_tree(tree(name)).splitlines() for name in ("", "alice"))
+    before, after = (builder().tree_text(tree(name)).splitlines() for name in ("", "alice"))
     gone, new = (
         next(line for line in lines if line not in others) for lines, others in ((before, after), (after, before))
     )

@@ -16,7 +16,7 @@ from eval.desktop import Desktop, InfraError, Observation, Score, Task
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
-from training.common.measuring.in_training import EvaluationConfig, Interrupted, TriedTasks, evaluate, told_of_hacking
+from training.common.measuring.in_training import EvaluationConfig, Interrupted, TriedTasks, evaluate, hacking_text
 
 pytestmark = pytest.mark.ml
 SHOWN = Observation(Image.new("RGB", (8, 6)), (8, 6))
@@ -111,10 +111,10 @@ def test_what_only_the_checker_of_the_reward_counts_is_told() -> None:
     assert (scores["success"].value, scores["held_out"].value, scores["hacked"].value) == (1.0, 0.25, 0.75)
     assert scores["hacked"].n == 8
     assert scores["hacked"].low < 0.75 < scores["hacked"].high
-    assert told_of_hacking(scores).startswith("; the held-out checker does not count 6 of 8 solved tasks (")
+    assert hacking_text(scores).startswith("; the held-out checker does not count 6 of 8 solved tasks (")
     alone = evaluate(config(), Lazy(), PromptConfig().builder())
     assert not {"held_out", "hacked"} & alone.keys()
-    assert told_of_hacking(alone) == ""
+    assert hacking_text(alone) == ""
 
 
 def test_a_checker_that_fails_is_no_score() -> None:
@@ -136,7 +136,7 @@ def test_a_hacker_plays_the_same_tasks(capsys: pytest.CaptureFixture[str]) -> No
     scores = evaluate(chosen, Lazy(), PromptConfig().builder())
     assert scores["success"].value == 1.0  # the model's own, as without
     assert (scores["hacker"].value, scores["hacker"].n) == (1 / 7, 7)
-    told = told_of_hacking(scores)
+    told = hacking_text(scores)
     assert told.startswith("; a hacker gets something for 1 of 7 tasks (")
     assert told.endswith(") without doing them")
     said = capsys.readouterr().out

@@ -22,7 +22,7 @@ from eval.prompts import PromptBuilder, PromptConfig
 from eval.rollout.loop import rollout
 from tests.integration.agentnet.material import recorded, recording
 from training import rewards as reward_functions
-from training.common.measuring.in_training import EvaluationConfig, evaluate, told_of_boxes
+from training.common.measuring.in_training import EvaluationConfig, boxes_text, evaluate
 from training.data.__main__ import main as data
 from training.data.faults import Faults
 from training.data.samples import Sample, load
@@ -171,7 +171,7 @@ def test_a_line_says_how_many_steps_have_a_box(person: Path, scripted: Path) -> 
 
     def told(folder: Path) -> str:
         agent = Answering(builder, [sample.target for sample in load(folder, builder)])
-        return told_of_boxes(evaluate(EvaluationConfig(episodes=str(folder)), agent, builder))
+        return boxes_text(evaluate(EvaluationConfig(episodes=str(folder)), agent, builder))
 
     assert told(person) == "; 0 of 6 steps have a box, at the others the distance decides"
     assert told(scripted).startswith("; 6 of 12 steps have a box")

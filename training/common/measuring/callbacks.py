@@ -25,9 +25,9 @@ from training.common.measuring.in_training import (
     Interrupted,
     Scores,
     TriedTasks,
+    boxes_text,
     evaluate,
-    told_of_boxes,
-    told_of_hacking,
+    hacking_text,
     undisturbed,
 )
 from training.common.measuring.measured_weights import UNTRAINED, KeptWeights, StepValue, checkpoint, measured_rows
@@ -191,7 +191,7 @@ class Watch(TrainerCallback, ExportableState):  # type: ignore[misc]
                 best = value.value if self.best is None else min(value.value, self.best)
                 print(f"step {step}: held-out loss {value.value:.4g} (n {value.n}), best {best:.4g}", flush=True)
                 return value
-            further = told_of_boxes(scores) + told_of_hacking(scores)
+            further = boxes_text(scores) + hacking_text(scores)
             print(
                 f"step {step}: {self.config.decides} {value.value:.3f} ({value.low:.3f} to {value.high:.3f},"
                 f" n {value.n}), best {max(value.value, self.best or 0.0):.3f}{further}",

@@ -256,7 +256,7 @@ def hacking(episodes: Sequence[Episode]) -> Scores:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def told_of_hacking(scores: Scores) -> str:
+def hacking_text(scores: Scores) -> str:
     """A part of a line of the log where the two checkers disagree, and where a hacker gets anything, else ""."""
     told = ""
     if (hacked := scores.get("hacked")) is not None and hacked.value:
@@ -340,7 +340,7 @@ def judged(samples: Sequence[Sample], decisions: Sequence[Decision]) -> Scores:
     return known
 
 
-def told_of_boxes(scores: Scores) -> str:
+def boxes_text(scores: Scores) -> str:
     """How many of the held-out steps have a box, for a line of the log; "" where that is not known."""
     if (share := scores.get(WITH_BOX)) is None:
         return ""

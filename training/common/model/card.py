@@ -100,7 +100,7 @@ def card(
 
 
 def _base(name: str) -> str:
-    return f"`{name}`" if name.startswith("hf://") else f"the model folder `{place(name)}`"
+    return f"`{name}`" if name.startswith("hf://") else f"the model folder `{machine_free_path(name)}`"
 
 
 def _cell(value: str) -> str:
@@ -122,7 +122,7 @@ def _provenance(folder: Path, config: Mapping[str, Any], method: str, run: str |
         facts["adapter's weights"] = weights_digest(Path(adapter))
     for name, path in sources(config):
         data_digest = digest(path)
-        told = f"{name} ({place(str(path))})"
+        told = f"{name} ({machine_free_path(str(path))})"
         facts[f"logits compared on {told}" if method in CHECKED else told] = data_digest or "not there any more"
     for file in sorted(folder.glob("*.safetensors")):
         facts[file.name] = f"sha256:{file_digest(file)}"
@@ -185,7 +185,7 @@ def digest(path: Path) -> str | None:
     return f"sha256:{content.hexdigest()}"
 
 
-def place(value: str) -> str:
+def machine_free_path(value: str) -> str:
     """The part of a path that is the same on every machine: relative to the inputs' folder, or its last part."""
     if "://" in value or not value.startswith("/"):
         return value
@@ -206,7 +206,7 @@ def clean(value: Any, key: str = "") -> Any:
     if isinstance(value, str):
         if SECRET_VALUE.search(value):
             return LEFT_OUT
-        return place(value) if key in PLACES else value
+        return machine_free_path(value) if key in PLACES else value
     return value
 
 

@@ -39,7 +39,7 @@ def merged(model: Any, outputs: Callable[[Any], list[Any]], *, share: float | No
 def untie(model: Any) -> None:
     """Gives a head that is tied to the embedding weights of its own, where an adapter lies on one of the two: merged
     into weights that both share, it would change both."""
-    if not on_tied(model):
+    if not on_shared_embeddings(model):
         return
     import torch
 
@@ -52,7 +52,7 @@ def untie(model: Any) -> None:
     model.all_tied_weights_keys = {key: other for key, other in tied.items() if not key.startswith(f"{name}.")}
 
 
-def on_tied(model: Any) -> bool:
+def on_shared_embeddings(model: Any) -> bool:
     """Whether an adapter lies on an embedding or a head, of those that share their weights."""
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     return _shared(model) and (_plain(head) is not head or _plain(embedding) is not embedding)

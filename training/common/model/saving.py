@@ -48,15 +48,15 @@ def write(trainer: Any, model: Any, weights: dict[str, Any] | None, partial: Pat
     replace(partial, folder)
 
 
-def check_tied(model: Any, config: TrainerConfig) -> None:
+def check_shared_embeddings(model: Any, config: TrainerConfig) -> None:
     """Raises ConfigError where vLLM would sample with other weights than the trained ones: a LoRA on an embedding whose
     weights are the head's, too. vLLM gets it merged into the one tensor that it has for both, or refuses it."""
-    from training.common.model.merging import on_tied
+    from training.common.model.merging import on_shared_embeddings
 
     generation, beside = getattr(config, "generation", None), getattr(config, "asynchronous", None)
     if getattr(generation, "backend", None) != "vllm" and getattr(beside, "vllm", None) is None:
         return
-    if hasattr(model, "get_base_model") and on_tied(model.get_base_model()):
+    if hasattr(model, "get_base_model") and on_shared_embeddings(model.get_base_model()):
         raise ConfigError(
             "lora.targets: the embedding and the head of this model share their weights, and vLLM has one tensor for "
             "both: no LoRA may lie on them; leave them out, or generate with transformers"

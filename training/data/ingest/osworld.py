@@ -61,7 +61,7 @@ def convert(folder: Path, where: str, config: OsworldConfig, tally: Tally) -> tu
     if not (folder / TRAJECTORY).is_file():
         raise BadSample("no_trajectory", f"begun, but there is no {TRAJECTORY}")
     rows, about = rows_of(folder, tally)
-    instruction = task(folder, config.tasks) or about.get("instruction") or told(folder)
+    instruction = task(folder, config.tasks) or about.get("instruction") or written_instruction(folder)
     if not isinstance(instruction, str) or not instruction.strip():
         raise BadSample("no_instruction", "name the folder of the tasks' JSON files with tasks:")
     score = result(folder)
@@ -226,7 +226,7 @@ def task(folder: Path, tasks: str | None) -> str | None:
     return instruction if isinstance(instruction, str) else None
 
 
-def told(folder: Path) -> str | None:
+def written_instruction(folder: Path) -> str | None:
     """The instruction that some agents write beside the rows; None without it. Raises BadSample."""
     try:
         return (folder / INSTRUCTION).read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eval import config as configuration
-from training.data.inspection.contents import Card, duplicate_lines, findings, look_at, name_of, share
+from training.data.inspection.contents import Card, duplicate_lines, findings, name_of, read_card, share
 from training.data.inspection.overlap import Shared
 from training.data.inspection.stats import Stats, quantiles
 
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> int:
         from training.data.inspection.page import page
 
-        card = look_at(Path(arguments.path))
+        card = read_card(Path(arguments.path))
         text = as_text(card)
         print(text, end="")
         files: dict[Path, str] = {}

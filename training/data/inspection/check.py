@@ -22,7 +22,7 @@ from eval import config as configuration
 from eval.config import ConfigError
 from training.data.inspection.contents import share
 from training.data.inspection.dataset_reader import DatasetScan, ScannedEpisode
-from training.data.inspection.overlap import MEANING, ContentKeys, Shared, StepPlace, common_frames, leaks
+from training.data.inspection.overlap import MEANING, ContentKeys, Shared, StepPosition, common_frames, leaks
 from training.data.inspection.similar import similar
 
 LEAKS: Final = ("episode", "step", "similar episode")
@@ -68,7 +68,7 @@ def _told(leak: Shared, word: str, episodes: dict[int, ScannedEpisode]) -> list[
     return lines + [f"    {_name(first, episodes)} = {_name(second, episodes)}" for first, second in leak.examples]
 
 
-def _name(place: StepPlace, episodes: dict[int, ScannedEpisode]) -> str:
+def _name(place: StepPosition, episodes: dict[int, ScannedEpisode]) -> str:
     seen = episodes[place.episode]
     return f"{seen.side}/{seen.name}" + ("" if place.step < 0 else f" step {place.step}")
 

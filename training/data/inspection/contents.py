@@ -14,7 +14,7 @@ from training.data.inspection.overlap import (
     ContentKeys,
     Repeated,
     Shared,
-    StepPlace,
+    StepPosition,
     contradictions,
     leaks,
     repeated,
@@ -46,7 +46,7 @@ class Card:
         return [shared for shared in self.shared if shared.level in ("episode", "step", "similar episode")]
 
 
-def look_at(path: Path) -> Card:
+def read_card(path: Path) -> Card:
     """Reads a dataset twice: to count, and to load the episodes to show. Raises ConfigError."""
     scan = DatasetScan([path])
     stats, keys = Stats(), ContentKeys(scan)
@@ -79,7 +79,7 @@ def share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
-def name_of(card: Card, place: StepPlace) -> str:
+def name_of(card: Card, place: StepPosition) -> str:
     seen = card.episodes[place.episode]
     step = "" if place.step < 0 else f" step {place.step}"
     return f"{seen.side}/{seen.name}{step}" if len(card.look.sides) > 1 else f"{seen.name}{step}"

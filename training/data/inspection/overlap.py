@@ -26,7 +26,7 @@ MEANING: Final = {
 
 
 @dataclass(frozen=True)
-class StepPlace:
+class StepPosition:
     """The numbers of an episode and its step; step -1 is the whole episode."""
 
     episode: int
@@ -45,7 +45,7 @@ class Shared:
     in_second: int
     of_first: int
     of_second: int
-    examples: list[tuple[StepPlace, StepPlace]]
+    examples: list[tuple[StepPosition, StepPosition]]
 
 
 class ContentKeys:
@@ -163,7 +163,7 @@ def _leaks(level: str, content: Any, side: Any, places: Any, names: list[str], e
             for group in both[np.argsort(order[starts[both]])][:examples]:
                 members = order[starts[group] : starts[group] + sizes[group]]
                 pair = [next(m for m in members if side[m] == which) for which in (first, second)]
-                shown.append(tuple(StepPlace(int(places[0][m]), int(places[1][m])) for m in pair))
+                shown.append(tuple(StepPosition(int(places[0][m]), int(places[1][m])) for m in pair))
             yield Shared(
                 level,
                 names[first],
@@ -183,7 +183,7 @@ class Repeated:
 
     things: int
     surplus: int
-    examples: list[list[StepPlace]]
+    examples: list[list[StepPosition]]
 
 
 def repeated(keys: ContentKeys, level: str, examples: int = 3) -> Repeated:
@@ -231,5 +231,9 @@ def contradictions(keys: ContentKeys, examples: int = 3) -> Repeated:
     return Repeated(len(positions), int(sizes[positions].sum()), shown)
 
 
-def _place(arrays: dict[str, Any], level: str, at: int) -> StepPlace:
-    return StepPlace(at, -1) if level == "episode" else StepPlace(int(arrays["episode"][at]), int(arrays["step"][at]))
+def _place(arrays: dict[str, Any], level: str, at: int) -> StepPosition:
+    return (
+        StepPosition(at, -1)
+        if level == "episode"
+        else StepPosition(int(arrays["episode"][at]), int(arrays["step"][at]))
+    )

@@ -10,7 +10,7 @@ from typing import Final
 from eval.actions import Action, Unrepresentable
 from eval.actions.dialects.dsl import Dsl
 from training.data.inspection.contents import CLUSTERS, Card, duplicate_lines, findings, name_of, share
-from training.data.inspection.overlap import MEANING, StepPlace
+from training.data.inspection.overlap import MEANING, StepPosition
 from training.data.inspection.stats import ACROSS, DOWN, Stats, bins, quantiles
 from training.data.inspection.thumbnails import thumbnail
 
@@ -249,7 +249,7 @@ def _clipped(text: str) -> str:
     return text if len(text) <= CLIP else text[: CLIP - 1] + "…"
 
 
-def _figure(card: Card, place: StepPlace, *, width: int = 480) -> str:
+def _figure(card: Card, place: StepPosition, *, width: int = 480) -> str:
     seen = card.episodes[place.episode]
     step = seen.episode.steps[max(place.step, 0)]
     picture = thumbnail(card.look.open(seen.images[max(place.step, 0)]), step.action, width)
@@ -265,7 +265,7 @@ def _examples(card: Card) -> Iterable[str]:
     counts = sum(card.stats.types.values(), Counter())
     for kind, _ in counts.most_common(12):
         for _, number, index in card.stats.examples[kind]:
-            yield f'<div class="card">{_figure(card, StepPlace(number, index))}</div>'
+            yield f'<div class="card">{_figure(card, StepPosition(number, index))}</div>'
 
 
 def _clusters(card: Card) -> Iterable[str]:
@@ -278,7 +278,7 @@ def _clusters(card: Card) -> Iterable[str]:
         yield _panel(f"{len(members):,} images that look alike", f'<div class="row">{pictures}</div>')
 
 
-def _same(card: Card, places: Sequence[StepPlace]) -> str:
+def _same(card: Card, places: Sequence[StepPosition]) -> str:
     figures = "".join(_figure(card, place) for place in places)
     return f'<div class="card"><div class="grid">{figures}</div></div>'
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from training.data.inspection.dataset_reader import DatasetScan, ScannedEpisode
-from training.data.inspection.overlap import ContentKeys, Shared, StepPlace, groups
+from training.data.inspection.overlap import ContentKeys, Shared, StepPosition, groups
 from training.data.similar_images import HASH, ThumbnailIndex, Thumbnails, thumbnail
 
 LEVELS: Final = ("similar episode", "similar step")
@@ -140,8 +140,8 @@ def _matches(some: Members, others: Members, looks: _Looks) -> dict[tuple[str, t
 
 
 def _shared(level: _Level, names: list[str], looks: _Looks, examples: int) -> Iterator[Shared]:
-    def place(at: int) -> StepPlace:
-        return StepPlace(int(level.own[at]), int(level.at[at]))
+    def place(at: int) -> StepPosition:
+        return StepPosition(int(level.own[at]), int(level.at[at]))
 
     for first in range(len(names)):
         for second in range(first + 1, len(names)):

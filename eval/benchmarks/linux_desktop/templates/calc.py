@@ -17,7 +17,7 @@ from eval.benchmarks.linux_desktop.office.documents import (
     sheet_file,
 )
 from eval.benchmarks.linux_desktop.office.spreadsheets import Workbook, read_workbook
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.desktops.judging.home import Allowed
@@ -35,13 +35,13 @@ async def open_sheet(stage: DesktopStage, file: str, content: bytes) -> None:
     await open_window(stage, [CALC, *OPTIONS, file], 1, file, shows="document spreadsheet")
 
 
-def go_to(hand: Hand, cell: str) -> Work:
+def go_to(hand: OracleActions, cell: str) -> Work:
     """Puts the cursor into a cell: by the box for its name."""
     yield from hand.press("ctrl", "shift", "t")
     yield from hand.type(f"{cell}\n")
 
 
-def save(hand: Hand) -> Work:
+def save(hand: OracleActions) -> Work:
     yield from hand.press("ctrl", "s")
 
 
@@ -120,12 +120,12 @@ class SumFormula(SheetTask):
     def targets(self) -> dict[str, bytes]:
         return {}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, "B8")
         yield from hand.type("=SUM(B2:B6)\n")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the arrow keys, without a function."""
         yield from hand.press("ctrl", "home")
         yield from hand.press("right")
@@ -134,7 +134,7 @@ class SumFormula(SheetTask):
         yield from hand.type("=B2+B3+B4+B5+B6\n")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The prices."""
         yield from go_to(hand, "B8")
         yield from hand.type("=SUM(C2:C6)\n")
@@ -168,14 +168,14 @@ class NewColumn(SheetTask):
             ("the heading is there", 0.3, kept and any(right) and at(book.first, "D1").value == "cost"),
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, "D1")
         yield from hand.type("cost\n")
         for row in range(2, ROWS + 2):
             yield from hand.type(f"=B{row}*C{row}\n")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One formula, filled down."""
         yield from go_to(hand, "D2")
         yield from hand.type("=C2*B2\n")
@@ -185,7 +185,7 @@ class NewColumn(SheetTask):
         yield from hand.type("cost\n")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Sums, not products."""
         yield from go_to(hand, "D1")
         yield from hand.type("cost\n")
@@ -221,12 +221,12 @@ class ChangeCell(SheetTask):
         rows[self.row + 1][2] = float(self.price)
         return {self.file: sheet_file(rows)}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, f"C{self.row + 2}")
         yield from hand.type(f"{self.price}\n")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the arrow keys and the menu."""
         yield from hand.press("ctrl", "home")
         for key in ("right", "right", *["down"] * (self.row + 1)):
@@ -234,7 +234,7 @@ class ChangeCell(SheetTask):
         yield from hand.type(f"{self.price}\t")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The amount."""
         yield from go_to(hand, f"B{self.row + 2}")
         yield from hand.type(f"{self.price}\n")

@@ -15,7 +15,7 @@ from eval.benchmarks.linux_desktop.office.documents import (
     sheet_file,
 )
 from eval.benchmarks.linux_desktop.office.spreadsheets import Workbook, read_workbook
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
@@ -46,19 +46,19 @@ class BoldHeadings(SheetTask):
     def may_look(self, name: str) -> bool:
         return name in ("A1", "B1", "C1")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, "A1:C1")
         yield from hand.press("ctrl", "b")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One after the other."""
         for cell in ("C1", "B1", "A1"):
             yield from go_to(hand, cell)
             yield from hand.press("ctrl", "b")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The whole table."""
         yield from go_to(hand, "A1:C6")
         yield from hand.press("ctrl", "b")
@@ -82,17 +82,17 @@ class FreezeHeadings(SheetTask):
     def judged(self, book: Workbook) -> TemplateJudgement:
         return judged(("the row is frozen", 1.0, self.kept(book) and frozen(book.parts)[0] == 1))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.menu("View", "Freeze Cells", "Freeze First Row")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Above the cursor."""
         yield from go_to(hand, "A2")
         yield from hand.menu("View", "Freeze Rows and Columns")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The first column."""
         yield from hand.menu("View", "Freeze Cells", "Freeze First Column")
         yield from save(hand)
@@ -151,7 +151,7 @@ class AddSheets(Instance):
     def disguise(self, path: str, text: str) -> bytes:
         return sheet_file([[text]])
 
-    def add(self, hand: Hand) -> Work:
+    def add(self, hand: OracleActions) -> Work:
         yield from hand.menu("Sheet", "Insert Sheet at End")
         yield from hand.wait("dialog")
         yield from hand.focused("text")
@@ -159,14 +159,14 @@ class AddSheets(Instance):
         yield from hand.type(f"{self.names[2]}\n")
         yield from hand.wait_gone("dialog")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         one, two, _ = self.names
         yield from self.add(hand)
         yield from go_to(hand, "A1")
         yield from hand.type(f"={one}.A2+{two}.A2\n")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By a sum over the sheets."""
         one, two, _ = self.names
         yield from self.add(hand)
@@ -174,7 +174,7 @@ class AddSheets(Instance):
         yield from hand.type(f"=SUM({one}.A2;{two}.A2)\n")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """On the first sheet."""
         one, two, _ = self.names
         yield from go_to(hand, "A1")

@@ -13,7 +13,7 @@ from eval.benchmarks.linux_desktop.office.documents import (
     values,
 )
 from eval.benchmarks.linux_desktop.office.spreadsheets import Workbook
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
@@ -61,18 +61,18 @@ class SortRows(SheetTask):
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.sorted_rows)}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, "B2")
         yield from hand.menu("Data", "Sort Descending")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Types the rows anew."""
         yield from go_to(hand, "A2")
         yield from hand.type(typed(self.sorted_rows[1:]))
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """One column alone is typed in its order: the rows no longer belong together."""
         yield from go_to(hand, "B2")
         yield from hand.type("".join(f"{row[1]:g}\n" for row in self.sorted_rows[1:]))
@@ -117,13 +117,13 @@ class CopyRows(SheetTask):
             ("all are there, and no others", 0.7, kept and copied == self.wanted),
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         for number, row in enumerate(self.wanted):
             yield from go_to(hand, f"E{number + 1}")
             yield from hand.type(typed([row]))
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By copying."""
         for number, row in enumerate(self.wanted):
             place = self.rows.index(row) + 1
@@ -133,7 +133,7 @@ class CopyRows(SheetTask):
             yield from hand.press("ctrl", "v")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """All rows."""
         yield from go_to(hand, "A1:C6")
         yield from hand.press("ctrl", "c")
@@ -170,12 +170,12 @@ class RemoveRow(SheetTask):
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.left)}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, f"A{self.row + 2}")
         yield from hand.menu("Sheet", "Delete Rows")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Types the rest anew, and clears the last row."""
         yield from go_to(hand, f"A{self.row + 2}")
         yield from hand.type(typed(self.left[self.row + 1 :]))
@@ -183,7 +183,7 @@ class RemoveRow(SheetTask):
         yield from hand.press("delete")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Clears its cells, which leaves a gap."""
         yield from go_to(hand, f"A{self.row + 2}:C{self.row + 2}")
         yield from hand.press("delete")
@@ -212,19 +212,19 @@ class RenameSheet(SheetTask):
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.rows, self.name)}
 
-    def rename(self, hand: Hand, name: str) -> Work:
+    def rename(self, hand: OracleActions, name: str) -> Work:
         yield from hand.wait("dialog", "Rename Sheet")
         yield from hand.focused("text")
         yield from hand.press("ctrl", "a")
         yield from hand.type(f"{name}\n")
         yield from hand.wait_gone("dialog", "Rename Sheet")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.menu("Sheet", "Rename Sheet")
         yield from self.rename(hand, self.name)
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """A new sheet with this name: the table is copied, and the old sheet is removed."""
         yield from hand.press("ctrl", "a")
         yield from hand.press("ctrl", "c")
@@ -241,7 +241,7 @@ class RenameSheet(SheetTask):
         yield from hand.wait_gone("push button", "Yes")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Writes the name into a cell."""
         yield from go_to(hand, "A1")
         yield from hand.type(f"{self.name}\n")
@@ -268,18 +268,18 @@ class Percent(SheetTask):
         kinds = [cell.kind == "percentage" for cell in amounts]
         return judged(("one is shown as percent", 0.3, kept and any(kinds)), ("all are", 0.7, kept and all(kinds)))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, "B2:B6")
         yield from hand.press("ctrl", "shift", "5")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By typing them with their sign."""
         yield from go_to(hand, "B2")
         yield from hand.type("".join(f"{amount * 100}%\n" for amount in self.amounts))
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """A hundredth of each, which shows the old numbers with a sign."""
         yield from go_to(hand, "B2")
         yield from hand.type("".join(f"{amount}%\n" for amount in self.amounts))

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Self
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop import steps
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.editor_lines import to_line
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor, rewrite
@@ -45,14 +45,14 @@ class LineEnds(FileTask):
     async def open(self, stage: DesktopStage) -> None:
         await open_editor(stage, self.file)
 
-    def _choose(self, hand: Hand, which: str) -> Work:
+    def _choose(self, hand: OracleActions, which: str) -> Work:
         yield from hand.menu("Document", "Line Ending", which)
         yield from hand.press("ctrl", "s")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self._choose(hand, "DOS")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """With the text cut out meanwhile, and by the menu."""
         yield from hand.press("ctrl", "a")
         yield from hand.press("ctrl", "x")
@@ -60,7 +60,7 @@ class LineEnds(FileTask):
         yield from hand.press("ctrl", "v")
         yield from hand.menu("File", "=Save      ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Those of an old Mac."""
         yield from self._choose(hand, "Mac")
 
@@ -106,16 +106,16 @@ class UndoLoss(FileTask):
         await stage.act([select, Action(ActionType.KEY, keys=("delete",)), save])
         await steps.written(stage, self.file, b"")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "z")
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the menu."""
         yield from hand.menu("Edit", "Undo")
         yield from hand.menu("File", "=Save      ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The text of the other file."""
         yield from rewrite(hand, "\n".join(self.lines[:2]))
 
@@ -162,16 +162,16 @@ class MoveBetweenTabs(FileTask):
     async def open(self, stage: DesktopStage) -> None:
         await open_editor(stage, self.source, self.goal, wait="Mousepad")
 
-    def _turn(self, hand: Hand, file: str) -> Work:
+    def _turn(self, hand: OracleActions, file: str) -> Work:
         yield from hand.click("page tab", file)
         yield from hand.in_front(file)
         yield from hand.click("text")
 
-    def _write(self, hand: Hand, file: str) -> Work:
+    def _write(self, hand: OracleActions, file: str) -> Work:
         yield from self._turn(hand, file)
         yield from rewrite(hand, self.after[file].decode())
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self._turn(hand, self.source)
         moved: list[str] = []
         for number in (3, 1):  # the last one first: the others keep their place
@@ -185,12 +185,12 @@ class MoveBetweenTabs(FileTask):
         yield from hand.type("".join(f"{line}\n" for line in moved))
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Writes both anew, the goal first."""
         yield from self._write(hand, self.goal)
         yield from self._write(hand, self.source)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """One line alone."""
         yield from self._turn(hand, self.source)
         yield from to_line(hand, 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, same_text, text_of
@@ -50,20 +50,20 @@ class EditorLines(Instance):
         found = await content_of(stage, self.file)
         return judged(("the lines are right", 1.0, same_text(found, text_of(self.after))))
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Writes the whole file anew."""
         yield from hand.press("ctrl", "a")
         yield from hand.type("\n".join(self.after))
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """All lines but the last one."""
         yield from hand.press("ctrl", "a")
         yield from hand.type("\n".join(self.after[:-1]))
         yield from hand.press("ctrl", "s")
 
 
-def to_line(hand: Hand, number: int) -> Work:
+def to_line(hand: OracleActions, number: int) -> Work:
     """Puts the cursor at the beginning of a line, the first is 0."""
     yield from hand.press("ctrl", "home")
     for _ in range(number):
@@ -89,7 +89,7 @@ class DeleteLine(EditorLines):
     def after(self) -> list[str]:
         return [line for line in self.lines if line != self.lines[self.number]]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_line(hand, self.number)
         yield from hand.press("shift", "down")
         yield from hand.press("delete")
@@ -114,7 +114,7 @@ class MoveToTop(EditorLines):
     def after(self) -> list[str]:
         return [self.lines[-1], *self.lines[:-1]]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_line(hand, len(self.lines) - 1)
         yield from hand.press("shift", "down")
         yield from hand.press("ctrl", "x")
@@ -144,7 +144,7 @@ class SortLines(EditorLines):
     def after(self) -> list[str]:
         return sorted(self.lines)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         """Moves the lines by the editor's own command for it, as a person sorts cards."""
         lines = list(self.lines)
         for place, name in enumerate(self.after):
@@ -189,7 +189,7 @@ class ChangeNumber(EditorLines):
         now = f"{int(self.lines[self.number].split()[0]) + self.more} {self.thing}"
         return [now if line == self.lines[self.number] else line for line in self.lines]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_line(hand, self.number)
         yield from hand.press("shift", "end")
         yield from hand.type(self.after[self.number])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible
 from eval.benchmarks.linux_desktop.templates.editor_lines import EditorLines, to_line
 from eval.benchmarks.linux_desktop.templates.file_tasks import rewrite
@@ -36,14 +36,14 @@ class UpperCase(EditorLines):
     def after(self) -> list[str]:
         return [line.upper() if n in self.numbers else line for n, line in enumerate(self.lines)]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         for number in self.numbers:
             yield from to_line(hand, number)
             yield from hand.press("shift", "end")
             yield from hand.menu("Edit", "Convert", "To Uppercase")
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """All lines."""
         yield from hand.press("ctrl", "a")
         yield from hand.menu("Edit", "Convert", "To Uppercase")
@@ -71,7 +71,7 @@ class IndentLines(EditorLines):
         chosen = range(self.first, self.first + 3)
         return [f"\t{line}" if n in chosen else line for n, line in enumerate(self.lines)]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_line(hand, self.first)
         for _ in range(2):
             yield from hand.press("shift", "down")
@@ -79,7 +79,7 @@ class IndentLines(EditorLines):
         yield from hand.press("tab")
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Line by line."""
         yield from to_line(hand, self.first)
         for _ in range(3):
@@ -109,12 +109,12 @@ class SpecialCharacters(EditorLines):
     def after(self) -> list[str]:
         return [self.line, *self.lines]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "home")
         yield from hand.type(f"{self.line}\n")
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Without the signs."""
         yield from hand.press("ctrl", "home")
         yield from hand.type(f"{self.line.encode('ascii', 'ignore').decode()}\n")
@@ -141,7 +141,7 @@ class DeleteRepeated(EditorLines):
     def after(self) -> list[str]:
         return list(dict.fromkeys(self.lines))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         for number in (7, 4):
             yield from to_line(hand, number)
             yield from hand.press("shift", "down")
@@ -171,7 +171,7 @@ class LineOfLongFile(EditorLines):
     def after(self) -> list[str]:
         return [self.new if n == self.number else line for n, line in enumerate(self.lines, 1)]
 
-    def _replace(self, hand: Hand, number: int) -> Work:
+    def _replace(self, hand: OracleActions, number: int) -> Work:
         yield from hand.press("ctrl", "l")
         yield from hand.wait("dialog", "Go To")
         yield from hand.press("ctrl", "a")
@@ -182,10 +182,10 @@ class LineOfLongFile(EditorLines):
         yield from hand.type(self.new)
         yield from hand.press("ctrl", "s")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self._replace(hand, self.number)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the cursor, from the end."""
         yield from hand.press("ctrl", "end")
         for _ in range(len(self.lines) - self.number + 1):
@@ -195,7 +195,7 @@ class LineOfLongFile(EditorLines):
         yield from hand.type(self.new)
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The next one."""
         yield from self._replace(hand, self.number + 1)
 
@@ -222,12 +222,12 @@ class TrailingSpaces(EditorLines):
     def after(self) -> list[str]:
         return [line.rstrip() for line in self.lines]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "a")
         yield from hand.menu("Edit", "Convert", "Strip Trailing Spaces")
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Those at the beginning, too."""
         yield from rewrite(hand, "\n".join(line.strip() for line in self.lines))
 
@@ -254,7 +254,7 @@ class SwapColumns(EditorLines):
     def after(self) -> list[str]:
         return [";".join(reversed(line.split(";"))) for line in self.lines]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "r")
         yield from hand.wait("dialog", "Find and Replace")
         yield from hand.focused("text")
@@ -297,14 +297,14 @@ class WholeWord(EditorLines):
     def after(self) -> list[str]:
         return [line.replace(f" {self.old},", f" {self.new},") for line in self.lines]
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self._replace(hand, ("Match case", "whole word"))
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Wherever it stands."""
         yield from self._replace(hand, ())
 
-    def _replace(self, hand: Hand, conditions: tuple[str, ...]) -> Work:
+    def _replace(self, hand: OracleActions, conditions: tuple[str, ...]) -> Work:
         yield from hand.press("ctrl", "r")
         yield from hand.wait("dialog", "Find and Replace")
         yield from hand.focused("text")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, same_text
@@ -89,7 +89,7 @@ async def open_editor(
     await open_window(stage, [EDITOR, *files], count, wait or files[-1], place)
 
 
-def rewrite(hand: Hand, text: str) -> Work:
+def rewrite(hand: OracleActions, text: str) -> Work:
     """Puts this text into the place of all that the editor shows, and saves it."""
     yield from hand.press("ctrl", "a")
     yield from hand.type(text)

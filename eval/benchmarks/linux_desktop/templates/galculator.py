@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Self
 
 from eval.accessibility.tree import Tree
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, node_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import same_text, text_of
@@ -32,7 +32,7 @@ def display(tree: Tree) -> Fraction | None:
         return None
 
 
-def buttons(hand: Hand, keys: str) -> Work:
+def buttons(hand: OracleActions, keys: str) -> Work:
     """Clicks the calculator's buttons; each is one character."""
     for key in keys:
         yield from hand.click("toggle button|push button", f"={key}")
@@ -74,15 +74,15 @@ class Compute(Instance):
             ("the display shows the result", 0.7, shown == self.result),
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.type(f"{self.first}*{self.other}+{self.third}")
         yield from hand.press("enter")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the mouse, the sum the other way round."""
         yield from buttons(hand, f"{self.third}+{self.other}*{self.first}=")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         yield from hand.type(f"{self.first}+{self.other}*{self.third}")
         yield from hand.press("enter")
 
@@ -127,7 +127,7 @@ class WriteResult(Instance):
         found = await content_of(stage, self.file)
         return judged(("the total is there", 1.0, same_text(found, self.targets()[self.file])))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from buttons(hand, "+".join(str(number) for _, number in self.rows) + "=")
         shown = display(hand.tree)
         yield from hand.click("text", program=EDITOR)
@@ -135,13 +135,13 @@ class WriteResult(Instance):
         yield from hand.type(f"total {shown}")
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """In the head."""
         yield from hand.press("ctrl", "end")
         yield from hand.type(f"total {self.total}\n")
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Without the first price."""
         yield from hand.press("ctrl", "end")
         yield from hand.type(f"total {self.total - self.rows[0][1]}\n")

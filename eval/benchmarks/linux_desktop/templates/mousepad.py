@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.desktops.stage import DesktopStage
@@ -62,19 +62,19 @@ class AppendLine(Instance):
     def targets(self) -> dict[str, bytes]:
         return {self.file: text_of([*self.before, self.line])}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "end")
         yield from hand.type(f"{self.line}\n")
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the mouse and the menu, without a line break at the end."""
         yield from hand.click("text")
         yield from hand.press("ctrl", "end")
         yield from hand.type(self.line)
         yield from hand.menu("File", "Save")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """At the beginning."""
         yield from hand.press("ctrl", "home")
         yield from hand.type(f"{self.line}\n")
@@ -125,7 +125,7 @@ class ReplaceEverywhere(Instance):
             ("all is right", 0.7, right),
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "r")
         yield from hand.wait("dialog", "Find and Replace")
         yield from hand.focused("text")
@@ -138,13 +138,13 @@ class ReplaceEverywhere(Instance):
         yield from hand.press("escape")
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Writes the whole file anew."""
         yield from hand.press("ctrl", "a")
         yield from hand.type(self.targets()[self.file].decode())
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Writes the new name at the end."""
         yield from hand.press("ctrl", "end")
         yield from hand.type(self.new)
@@ -185,11 +185,11 @@ class SaveCopy(Instance):
         found = await content_of(stage, f"{self.folder}/{self.copy}")
         return judged(("the copy is right", 1.0, same_text(found, text_of(self.lines))))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "shift", "s")
         yield from hand.choose_file(f"{self.folder}/{self.copy}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """A new document with the same text."""
         yield from hand.press("ctrl", "a")
         yield from hand.press("ctrl", "c")
@@ -199,7 +199,7 @@ class SaveCopy(Instance):
         yield from hand.press("ctrl", "s")
         yield from hand.choose_file(f"{self.folder}/{self.copy}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Beside the file, not in the folder."""
         yield from hand.press("ctrl", "shift", "s")
         yield from hand.choose_file(self.copy)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, text_of
@@ -127,7 +127,7 @@ class TabWidth(Instance):
             spoiled={f"the setting {name} was changed": True for name in sorted(others)},
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.menu("Edit", "Preferences")
         yield from hand.click("check box", SWITCHES[self.switch])
         yield from hand.click("page tab", "Editor")
@@ -137,7 +137,7 @@ class TabWidth(Instance):
         yield from hand.press("escape")
         yield from hand.wait_gone("dialog")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """The width first."""
         yield from hand.menu("Edit", "Preferences")
         yield from hand.click("page tab", "Editor")
@@ -149,7 +149,7 @@ class TabWidth(Instance):
         yield from hand.press("escape")
         yield from hand.wait_gone("dialog")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another switch."""
         other = next(name for switch, name in SWITCHES.items() if switch != self.switch)
         yield from hand.menu("Edit", "Preferences")

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
@@ -31,19 +31,19 @@ async def prepare_files(stage: DesktopStage, files: Mapping[str, bytes]) -> None
     await open_window(stage, [MANAGER], 1, "Thunar")
 
 
-def pick(hand: Hand, name: str) -> Work:
+def pick(hand: OracleActions, name: str) -> Work:
     """Selects an entry of the folder that is shown, in the list of details."""
     yield from hand.press("ctrl", "2")
     yield from hand.click("table cell", f"={name}")
 
 
-def pick_by_keys(hand: Hand, name: str) -> Work:
+def pick_by_keys(hand: OracleActions, name: str) -> Work:
     """The same by its name."""
     yield from hand.type(name)
     yield from hand.press("escape")
 
 
-def show_folder(hand: Hand, path: str) -> Work:
+def show_folder(hand: OracleActions, path: str) -> Work:
     """Goes to a folder below the home, by its path."""
     yield from hand.press("ctrl", "l")
     yield from hand.press("ctrl", "a")
@@ -82,7 +82,7 @@ class NewFolder(Instance):
     def allowed(self) -> Allowed:
         return Allowed({f"{self.inside}/{self.name}"})
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from show_folder(hand, self.inside)
         yield from hand.press("ctrl", "shift", "n")
         yield from hand.wait("dialog", "Create New Folder")
@@ -90,7 +90,7 @@ class NewFolder(Instance):
         yield from hand.type(f"{self.name}\n")
         yield from hand.wait_gone("dialog", "Create New Folder")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the mouse and the menu."""
         yield from hand.press("ctrl", "2")
         yield from hand.click("table cell", f"={self.inside}")
@@ -103,7 +103,7 @@ class NewFolder(Instance):
         yield from hand.click("push button", "Create")
         yield from hand.wait_gone("dialog", "Create New Folder")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """In the home folder."""
         yield from hand.press("ctrl", "shift", "n")
         yield from hand.wait("dialog", "Create New Folder")
@@ -149,21 +149,21 @@ class Rename(Instance):
     def removed(self) -> tuple[str, ...]:
         return (self.old,)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from pick(hand, self.old)
         yield from self._name(hand, self.new)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By keys."""
         yield from pick_by_keys(hand, self.old)
         yield from self._name(hand, self.new)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another of the files."""
         yield from pick(hand, self.files[1][0])
         yield from self._name(hand, self.new)
 
-    def _name(self, hand: Hand, name: str) -> Work:
+    def _name(self, hand: OracleActions, name: str) -> Work:
         yield from hand.press("f2")
         yield from hand.wait("dialog", "Rename")
         yield from hand.press("ctrl", "a")
@@ -212,21 +212,21 @@ class MoveFile(Instance):
     def removed(self) -> tuple[str, ...]:
         return (self.file,)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from pick(hand, self.file)
         yield from hand.press("ctrl", "x")
         yield from show_folder(hand, self.folder)
         yield from hand.press("ctrl", "v")
         yield from hand.wait("status bar", self.file)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the menu, into the folder that is selected."""
         yield from pick_by_keys(hand, self.file)
         yield from hand.menu("Edit", "=Cut")
         yield from pick_by_keys(hand, self.folder)
         yield from hand.menu("Edit", "Paste Into Folder")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another file."""
         yield from pick(hand, self.files[1][0])
         yield from hand.press("ctrl", "x")
@@ -268,7 +268,7 @@ class DeleteKind(Instance):
     def removed(self) -> tuple[str, ...]:
         return tuple(path for path, _ in self.thrown)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from show_folder(hand, self.folder)
         yield from hand.press("ctrl", "2")
         yield from hand.press("ctrl", "s")
@@ -280,7 +280,7 @@ class DeleteKind(Instance):
         yield from hand.click("push button", "Delete")
         yield from hand.wait_gone("table cell", ".log")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One by one, for ever."""
         yield from show_folder(hand, self.folder)
         for path, _ in self.thrown:
@@ -289,7 +289,7 @@ class DeleteKind(Instance):
             yield from hand.click("push button", "Delete")
             yield from hand.wait_gone("table cell", f"={PurePosixPath(path).name}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """All files."""
         yield from show_folder(hand, self.folder)
         yield from hand.press("ctrl", "a")

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Self
 
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, shared_out
@@ -28,13 +28,13 @@ class ManagerTask(FileTask):
         await open_window(stage, [MANAGER], 1, "Thunar")
 
 
-def details_of(hand: Hand, path: str) -> Work:
+def details_of(hand: OracleActions, path: str) -> Work:
     """Goes to a folder below the home, and shows it as a list of details: another folder may be shown as icons."""
     yield from show_folder(hand, path)
     yield from hand.press("ctrl", "2")
 
 
-def select(hand: Hand, names: list[str]) -> Work:
+def select(hand: OracleActions, names: list[str]) -> Work:
     """Selects several entries of the folder that is shown."""
     yield from pick(hand, names[0])
     for name in names[1:]:
@@ -42,7 +42,7 @@ def select(hand: Hand, names: list[str]) -> Work:
         yield from hand.click_on(cell, modifiers=("ctrl",))
 
 
-def name_it(hand: Hand, name: str) -> Work:
+def name_it(hand: OracleActions, name: str) -> Work:
     """Gives another name to the entry that is selected, and has the folder read again: the tree tells the old order of
     a list that was sorted anew."""
     yield from hand.press("f2")
@@ -55,19 +55,19 @@ def name_it(hand: Hand, name: str) -> Work:
     yield from hand.wait("table cell", f"={name}")
 
 
-def throw_away(hand: Hand) -> Work:
+def throw_away(hand: OracleActions) -> Work:
     """Deletes for ever what is selected."""
     yield from hand.press("shift", "delete")
     yield from hand.click("push button", "Delete")
     yield from hand.wait_gone("push button", "Delete")
 
 
-def _usable(hand: Hand, button: str) -> bool | None:
+def _usable(hand: OracleActions, button: str) -> bool | None:
     node = hand.seen("push button", button)
     return True if node is not None and "sensitive" in node.states else None
 
 
-def drag_to(hand: Hand, name: str, folder: str) -> Work:
+def drag_to(hand: OracleActions, name: str, folder: str) -> Work:
     """Drags an entry onto a folder beside it."""
     here = yield from hand.wait("table cell", f"={name}")
     there = yield from hand.wait("table cell", f"={folder}")
@@ -122,7 +122,7 @@ class CopySeveral(ManagerTask):
     def parts(self) -> list[Part]:
         return shared_out({f"{name} is there": [f"{self.goal}/{name}"] for name in self.asked_for})
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from details_of(hand, self.source)
         yield from select(hand, self.asked_for)
         yield from hand.press("ctrl", "c")
@@ -131,7 +131,7 @@ class CopySeveral(ManagerTask):
         for name in self.asked_for:
             yield from hand.wait("table cell", f"={name}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One by one, by their names and the menu."""
         for name in self.asked_for:
             yield from details_of(hand, self.source)
@@ -142,7 +142,7 @@ class CopySeveral(ManagerTask):
             yield from hand.press("ctrl", "2")
             yield from hand.wait("table cell", f"={name}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """All files."""
         yield from details_of(hand, self.source)
         yield from hand.press("ctrl", "2")
@@ -190,12 +190,12 @@ class HiddenFile(ManagerTask):
         rest = {path: content for path, content in self.before.items() if path != self.old}
         return rest | {self.new: self.before[self.old]}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "h")
         yield from pick(hand, self.old)
         yield from name_it(hand, self.new)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the menus."""
         yield from hand.press("ctrl", "2")
         yield from hand.menu("View", "Show Hidden Files")
@@ -208,7 +208,7 @@ class HiddenFile(ManagerTask):
         yield from hand.click("push button", "Rename")
         yield from hand.wait_gone("dialog", RENAME)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The visible one."""
         yield from pick(hand, f"{self.city}.conf")
         yield from name_it(hand, self.new)
@@ -253,7 +253,7 @@ class FilePermissions(Instance):
     def allowed(self) -> Allowed:
         return Allowed((), modes=(self.file,))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from pick(hand, self.file)
         yield from hand.press("alt", "enter")
         yield from hand.wait("dialog", PROPERTIES)
@@ -263,7 +263,7 @@ class FilePermissions(Instance):
         yield from hand.press("escape")
         yield from hand.wait_gone("dialog", PROPERTIES)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the menu, the group first."""
         yield from pick_by_keys(hand, self.file)
         yield from hand.menu("File", "Properties")
@@ -274,7 +274,7 @@ class FilePermissions(Instance):
         yield from hand.click("push button", "Close")
         yield from hand.wait_gone("dialog", PROPERTIES)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another of the files."""
         yield from pick(hand, self.files[1][0])
         yield from hand.press("alt", "enter")
@@ -283,7 +283,7 @@ class FilePermissions(Instance):
         yield from hand.press("escape")
         yield from hand.wait_gone("dialog", PROPERTIES)
 
-    def _group(self, hand: Hand) -> Work:
+    def _group(self, hand: OracleActions) -> Work:
         """The box for the group is the lower of the two that say None: the tree tells the others' one first."""
 
         def boxes() -> list[tuple[int, int, int, int]] | None:
@@ -336,7 +336,7 @@ class BulkRename(ManagerTask):
         pairs = {n: [f"{self.folder}/{word} {n}.txt" for word in (self.old, self.new)] for n in self.numbers}
         return shared_out({f"number {n} has the new name": pair for n, pair in pairs.items()})
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from details_of(hand, self.folder)
         yield from select(hand, [f"{self.old} {number}.txt" for number in self.numbers])
         yield from hand.press("f2")
@@ -344,7 +344,7 @@ class BulkRename(ManagerTask):
         yield from hand.click("combo box", "Insert / Overwrite")
         yield from hand.click("menu item", "Search & Replace")
         yield from hand.wait("combo box", "Search & Replace")
-        yield from hand.click_beside("label", "Search For:")
+        yield from hand.click_field_of("label", "Search For:")
         yield from hand.type(self.old)
         yield from hand.press("tab")
         yield from hand.press("tab")
@@ -353,14 +353,14 @@ class BulkRename(ManagerTask):
         yield from hand.click("push button", "=Done")
         yield from hand.wait_gone("dialog", BULK)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One by one."""
         yield from details_of(hand, self.folder)
         for number in self.numbers:
             yield from pick(hand, f"{self.old} {number}.txt")
             yield from name_it(hand, f"{self.new} {number}.txt")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The one that was to stay, too."""
         yield from self.oracle(hand)
         yield from pick(hand, f"{self.kept} {self.old}.txt")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import text_of
@@ -67,7 +67,7 @@ class MoveLargest(ManagerTask):
             "the home folder."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from details_of(hand, self.folder)
         yield from hand.press("ctrl", "2")
         for _ in range(4):  # the first click may sort the other way round
@@ -82,16 +82,16 @@ class MoveLargest(ManagerTask):
         yield from hand.wait("table cell", f"={self.largest[0]}")
         yield from hand.wait("table cell", f"={self.largest[1]}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One by one, by their names."""
         for name in self.largest[:2]:
             yield from self._move(hand, name)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The third one."""
         yield from self._move(hand, self.largest[2])
 
-    def _move(self, hand: Hand, name: str) -> Work:
+    def _move(self, hand: OracleActions, name: str) -> Work:
         yield from details_of(hand, self.folder)
         yield from pick_by_keys(hand, name)
         yield from hand.press("ctrl", "x")
@@ -100,7 +100,7 @@ class MoveLargest(ManagerTask):
         yield from hand.press("ctrl", "2")
         yield from hand.wait("table cell", f"={name}")
 
-    def _on_top(self, hand: Hand) -> str:
+    def _on_top(self, hand: OracleActions) -> str:
         cells = [node for node in hand.tree.nodes() if node.role == "table cell" and node.name.startswith("scan ")]
         shown = [node for node in cells if node.bounds is not None]
         return min(shown, key=lambda node: node.bounds[1] if node.bounds else 0).name if shown else ""
@@ -159,10 +159,10 @@ class MergeFolders(ManagerTask):
             f"the same name already, {rest} Both folders are in the home folder."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self._answer(hand, "=Replace All" if self.rule == "replace" else "=Skip All")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Nothing is asked: what would be in the way is deleted before, or is not selected."""
         if self.rule == "replace":
             yield from details_of(hand, self.goal)
@@ -176,11 +176,11 @@ class MergeFolders(ManagerTask):
         for name in self.alone:
             yield from hand.wait("table cell", f"={name}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The other answer."""
         yield from self._answer(hand, "=Skip All" if self.rule == "replace" else "=Replace All")
 
-    def _answer(self, hand: Hand, button: str) -> Work:
+    def _answer(self, hand: OracleActions, button: str) -> Work:
         yield from details_of(hand, self.source)
         yield from hand.press("ctrl", "2")
         yield from hand.wait("table cell", f"={self.both[0]}")
@@ -221,10 +221,10 @@ class SwapNames(ManagerTask):
         (one, first), (two, second) = self.files[:2]
         return self.before | {one: second, two: first}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self._swap(hand, "third.txt")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """With another third name, and by the menu."""
         (one, _), (two, _) = self.files[:2]
         yield from pick(hand, one)
@@ -240,7 +240,7 @@ class SwapNames(ManagerTask):
         yield from pick_by_keys(hand, f"zz {one}")
         yield from name_it(hand, two)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The third name stays."""
         (one, _), (two, _) = self.files[:2]
         yield from pick(hand, one)
@@ -248,7 +248,7 @@ class SwapNames(ManagerTask):
         yield from pick(hand, two)
         yield from name_it(hand, one)
 
-    def _swap(self, hand: Hand, third: str) -> Work:
+    def _swap(self, hand: OracleActions, third: str) -> Work:
         (one, _), (two, _) = self.files[:2]
         for old, new in ((one, third), (two, one), (third, two)):
             yield from pick(hand, old)
@@ -303,7 +303,7 @@ class SortKinds(ManagerTask):
             "These folders are in the home folder. Leave other files where they are."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         for folder, (kind, names) in zip(self.folders, self.files.items(), strict=True):
             yield from hand.press("ctrl", "2")
             yield from hand.press("ctrl", "s")
@@ -318,14 +318,14 @@ class SortKinds(ManagerTask):
                 yield from hand.wait("table cell", f"={name}")
             yield from details_of(hand, "")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Drags each file onto its folder."""
         yield from hand.press("ctrl", "2")
         for folder, names in zip(self.folders, self.files.values(), strict=True):
             for name in names:
                 yield from drag_to(hand, name, folder)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Only one file of each kind."""
         yield from hand.press("ctrl", "2")
         for folder, names in zip(self.folders, self.files.values(), strict=True):

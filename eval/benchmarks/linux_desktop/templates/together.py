@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Self
 
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor, shared_out
@@ -24,12 +24,12 @@ BESIDE: Final = (TERMINAL, "-geometry", "90x24+660+60")
 IN_TERMINAL: Final = (900, 200)  # a point of this terminal
 
 
-def to_editor(hand: Hand) -> Work:
+def to_editor(hand: OracleActions) -> Work:
     """Gives the keyboard to the editor's text."""
     yield from hand.click("text", program=EDITOR)
 
 
-def write_all(hand: Hand, text: str) -> Work:
+def write_all(hand: OracleActions, text: str) -> Work:
     """Puts this text into the place of all that the editor shows, and saves it; another program has the keyboard."""
     yield from to_editor(hand)
     yield from hand.press("ctrl", "a")
@@ -37,11 +37,11 @@ def write_all(hand: Hand, text: str) -> Work:
     yield from hand.press("ctrl", "s")
 
 
-def to_manager(hand: Hand) -> Work:
+def to_manager(hand: OracleActions) -> Work:
     yield from hand.to_window("Thunar")
 
 
-def to_terminal(hand: Hand) -> Work:
+def to_terminal(hand: OracleActions) -> Work:
     """Gives the keyboard to the terminal BESIDE, which the tree does not tell."""
     width, height = hand.tree.screen
     yield from hand.do(Action(ActionType.CLICK, x=IN_TERMINAL[0] / width, y=IN_TERMINAL[1] / height))
@@ -106,14 +106,14 @@ class RenameByContent(FileTask):
         await open_editor(stage, f"{self.folder}/{self.names[5]}", place=LEFT)
         await open_window(stage, [MANAGER, self.folder], 2, "Thunar", RIGHT)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_manager(hand)
         yield from hand.press("ctrl", "2")
         for old, new in self.pairs:
             yield from pick(hand, old)
             yield from name_it(hand, new)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Looks into each of them first."""
         for old, _ in self.pairs:
             yield from to_editor(hand)
@@ -126,7 +126,7 @@ class RenameByContent(FileTask):
             yield from hand.press("ctrl", "2")
             yield from name_it(hand, new)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """One with nearly the same name in it."""
         yield from to_manager(hand)
         yield from pick(hand, self.names[2])
@@ -201,7 +201,7 @@ class DoTheList(FileTask):
         await open_window(stage, [MANAGER], 1, "Thunar", RIGHT)
         await open_editor(stage, self.list_file, count=2, place=LEFT)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_manager(hand)
         yield from hand.press("ctrl", "2")
         yield from pick(hand, self.gone)
@@ -219,7 +219,7 @@ class DoTheList(FileTask):
         yield from hand.type("all done\n")
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """From the last to the first, by names and menus."""
         yield from write_all(hand, "\n".join([*self.jobs, "all done"]))
         yield from to_manager(hand)
@@ -234,7 +234,7 @@ class DoTheList(FileTask):
         yield from pick_by_keys(hand, self.gone)
         yield from throw_away(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Writes that it is done, into another file."""
         yield from to_editor(hand)
         yield from hand.press("ctrl", "end")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, open_editor
@@ -64,7 +64,7 @@ class PriceOrder(FileTask):
         await open_window(stage, [VIEWER, "prices.png"], 2, "prices", (880, 10))
         await open_editor(stage, self.file, count=3, place=LEFT)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         lines = []
         for line, count, (_, price) in zip(self.order, self.counts, self.rows, strict=False):
             yield from buttons(hand, f"{count}*{price}=")
@@ -72,7 +72,7 @@ class PriceOrder(FileTask):
         yield from buttons(hand, "+".join(str(cost) for cost in self.costs) + "=")
         yield from write_all(hand, "\n".join([*lines, f"total {display(hand.tree)}"]))
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """In the head, line by line."""
         yield from hand.press("ctrl", "home")
         for cost in self.costs:
@@ -83,7 +83,7 @@ class PriceOrder(FileTask):
         yield from hand.type(f"total {sum(self.costs)}")
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The sum alone."""
         yield from hand.press("ctrl", "end")
         yield from hand.type(f"total {sum(self.costs)}")
@@ -118,19 +118,19 @@ class AddPictures(Instance):
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         return judged(("the display shows the sum", 1.0, display(await stage.tree()) == sum(self.numbers)))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.click("push button", "=Forward")
         yield from hand.click("push button", "=Forward")
         yield from buttons(hand, "+".join(str(number) for number in self.numbers) + "=")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """From the last to the first, one after the other."""
         for key in ("right", "right"):
             yield from hand.to_window("picture")
             yield from hand.press(key)
         yield from buttons(hand, "+".join(str(number) for number in reversed(self.numbers)) + "=")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Without the last."""
         yield from buttons(hand, "+".join(str(number) for number in self.numbers[:2]) + "=")
 
@@ -170,16 +170,16 @@ class NumberForProgram(FileTask):
         await open_window(stage, [VIEWER, "number.png"], 1, "number", (800, 60))
         await open_window(stage, [TERMINAL, "-geometry", "90x24+20+60"], 2, TERMINAL)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"sh {self.script} {self.number}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Asks for it first."""
         yield from command(hand, "read number")
         yield from command(hand, str(self.number))
         yield from command(hand, f"sh {self.script} $number")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The digits the other way round."""
         yield from command(hand, f"sh {self.script} {str(self.number)[::-1]}0")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor, shared_out
@@ -111,13 +111,13 @@ class NameByPicture(FileTask):
         await open_window(stage, [MANAGER, self.folder], 1, "Thunar", LEFT)
         await open_window(stage, [VIEWER, f"{self.folder}/picture 1.png"], 2, "picture", (700, 60))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_manager(hand)
         for old, new in self.pairs:
             yield from pick(hand, old)
             yield from name_it(hand, new)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Looks at each, and begins with the last."""
         yield from hand.press("right")
         yield from hand.press("right")
@@ -127,7 +127,7 @@ class NameByPicture(FileTask):
             yield from hand.press("ctrl", "2")
             yield from name_it(hand, new)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The numbers in another order."""
         yield from to_manager(hand)
         names = [new for _, new in self.pairs]
@@ -192,7 +192,7 @@ class MoveByColour(FileTask):
         await open_window(stage, [MANAGER, self.folder], 1, "Thunar", LEFT)
         await open_window(stage, [VIEWER, f"{self.folder}/{self.names[0]}"], 2, ".png", (700, 60))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_manager(hand)
         yield from hand.press("ctrl", "2")
         yield from select(hand, self.wanted)
@@ -202,7 +202,7 @@ class MoveByColour(FileTask):
         for name in self.wanted:
             yield from hand.wait("table cell", f"={name}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Drags them."""
         yield from to_manager(hand)
         yield from hand.press("ctrl", "2")
@@ -210,7 +210,7 @@ class MoveByColour(FileTask):
             yield from drag_to(hand, name, self.goal)
             yield from hand.press("ctrl", "r")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """One of another colour."""
         other = next(name for name in self.names if name not in self.wanted)
         yield from to_manager(hand)
@@ -256,10 +256,10 @@ class ReadChart(FileTask):
         await open_window(stage, [VIEWER, "chart.png"], 1, "chart", (700, 60))
         await open_editor(stage, self.file, count=2, place=LEFT)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from write_all(hand, "".join(f"{line}\n" for line in self.answer))
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Line by line, by the menu."""
         yield from hand.to_window("Mousepad")
         for line in reversed(self.answer):
@@ -267,7 +267,7 @@ class ReadChart(FileTask):
             yield from hand.type(f"{line}\n")
         yield from hand.menu("File", "=Save      ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The other way round."""
         yield from write_all(hand, "".join(f"{line}\n" for line in reversed(self.answer)))
 

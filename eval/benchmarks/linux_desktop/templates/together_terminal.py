@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, open_editor
@@ -77,17 +77,17 @@ class FixScript(FileTask):
         await open_window(stage, BESIDE, 1, TERMINAL)
         await open_editor(stage, self.script, count=2, place=LEFT)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from write_all(hand, "\n".join(self.text(self.right)) + "\n")
         yield from to_terminal(hand)
         yield from command(hand, f"sh {self.script}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """In the terminal alone."""
         yield from to_terminal(hand)
         yield from command(hand, f"sed -i 's/{self.bad}/{self.right}/' {self.script} && sh {self.script}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Runs it as it is."""
         yield from to_terminal(hand)
         yield from command(hand, f"sh {self.script}")
@@ -134,16 +134,16 @@ class OutputIntoText(FileTask):
         await open_editor(stage, self.file, place=LEFT)
         await open_window(stage, BESIDE, 2, TERMINAL)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"sh {self.script}")
         yield from write_all(hand, self.after[self.file].decode())
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """In the terminal alone."""
         yield from command(hand, f"sh {self.script} > lines")
         yield from command(hand, f"sed -i -e '/OUTPUT HERE/{{r lines' -e 'd}}' {self.file}; rm lines")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """At the end."""
         yield from command(hand, f"sh {self.script} >> {self.file}")
 
@@ -195,20 +195,20 @@ class CountIntoName(FileTask):
         await open_window(stage, [MANAGER, self.folder], 1, "Thunar", LEFT)
         await open_window(stage, BESIDE, 2, TERMINAL)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"wc -l {self.folder}/*")
         yield from to_manager(hand)
         for old, new in self.pairs:
             yield from pick(hand, old)
             yield from name_it(hand, new)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """In the terminal alone."""
         yield from command(hand, f"cd {self.folder}")
         for name in self.names[:2]:
             yield from command(hand, f'mv {name}.log "{name} $(wc -l < {name}.log).log"')
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Counts the characters."""
         yield from command(hand, f"cd {self.folder}")
         for name in self.names[:2]:
@@ -252,11 +252,11 @@ class CollectNotes(FileTask):
         await open_window(stage, [MANAGER, self.folder], 1, "Thunar", RIGHT)
         await open_editor(stage, self.file, count=2, place=LEFT)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.type("".join(f"{line}\n" for line in self.lines[:3]))
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Opens each note, and copies it."""
         for day in self.days:
             yield from hand.press("ctrl", "o")
@@ -270,7 +270,7 @@ class CollectNotes(FileTask):
             yield from hand.press("ctrl", "v")
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """In the order of the names."""
         one, two, three = self.lines[:3]
         yield from hand.type(f"{two}\n{three}\n{one}\n")

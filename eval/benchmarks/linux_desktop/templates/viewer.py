@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, same_text, text_of
@@ -76,12 +76,12 @@ class DeletePicture(Instance):
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         return judged(("it is gone", 1.0, self.file not in await stage.list_files("")))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         for _ in range(self.numbers.index(self.number)):
             yield from hand.press("right")
         yield from self._delete(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the mouse, backwards."""
         for _ in range(len(self.numbers) - self.numbers.index(self.number)):
             yield from hand.click("push button", "=Back")
@@ -89,13 +89,13 @@ class DeletePicture(Instance):
         yield from hand.click("push button", "=Yes")
         yield from hand.wait_gone("push button", "=Yes")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The next one."""
         for _ in range(self.numbers.index(self.number) + 1):
             yield from hand.press("right")
         yield from self._delete(hand)
 
-    def _delete(self, hand: Hand) -> Work:
+    def _delete(self, hand: OracleActions) -> Work:
         yield from hand.press("delete")
         yield from hand.click("push button", "=Yes")
         yield from hand.wait_gone("push button", "=Yes")
@@ -138,13 +138,13 @@ class CopyNumbers(Instance):
         found = await content_of(stage, self.file)
         return judged(("both are there", 1.0, same_text(found, self.targets()[self.file])))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("right")
         yield from hand.click("text", program=EDITOR)
         yield from hand.type("".join(f"{number}\n" for number in self.numbers))
         yield from hand.press("ctrl", "s")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One after the other."""
         yield from hand.to_window("Mousepad")
         yield from hand.type(f"{self.numbers[0]}")
@@ -154,7 +154,7 @@ class CopyNumbers(Instance):
         yield from hand.type(f"\n{self.numbers[1]}")
         yield from hand.press("ctrl", "s")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The numbers the other way round."""
         yield from hand.click("text", program=EDITOR)
         yield from hand.type("".join(f"{number}\n" for number in reversed(self.numbers)))
@@ -172,7 +172,7 @@ class NoSuchPicture(Infeasible, DeletePicture):
         shown = [pair for pair in zip(self.numbers, self.colours, strict=True) if pair[0] != self.number]
         return {f"{self.folder}/picture {n}.png": picture(str(one[0]), one[1]) for n, one in enumerate(shown, 1)}
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Looks at all pictures first."""
         for _ in self.numbers:
             yield from hand.press("right")

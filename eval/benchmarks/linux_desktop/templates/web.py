@@ -6,7 +6,7 @@ import json
 from abc import abstractmethod
 from typing import Any, ClassVar, Final
 
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.webapps.serving import MODULE, made
@@ -74,44 +74,44 @@ class NoWebTask(Infeasible, WebTask):
         return judged(("said so", 1.0, True), spoiled={"something was changed": changed})
 
 
-def page(hand: Hand, title: str) -> Work:
+def page(hand: OracleActions, title: str) -> Work:
     """Waits for the page with this title."""
     yield from hand.wait(DOCUMENT, f"{title} - ")
 
 
-def follow(hand: Hand, words: str, title: str) -> Work:
+def follow(hand: OracleActions, words: str, title: str) -> Work:
     """Clicks a link, and waits for the page behind it."""
     yield from hand.click("link", f"={words}")
     yield from page(hand, title)
 
 
-def push(hand: Hand, words: str, title: str) -> Work:
+def push(hand: OracleActions, words: str, title: str) -> Work:
     """Clicks a button of a form, and waits for the page that comes."""
     yield from hand.click("push button", f"={words}")
     yield from page(hand, title)
 
 
-def fill(hand: Hand, label: str, text: str) -> Work:
+def fill(hand: OracleActions, label: str, text: str) -> Work:
     """Writes into a field in the place of what it holds."""
     yield from hand.click("entry", f"={label}")
     yield from hand.press("ctrl", "a")
     yield from hand.type(text)
 
 
-def fill_next(hand: Hand, text: str) -> Work:
+def fill_next(hand: OracleActions, text: str) -> Work:
     """Writes into the next field, by the keyboard; what it holds is selected when it is reached so."""
     yield from hand.press("tab")
     yield from hand.type(text)
 
 
-def pick(hand: Hand, label: str, option: str) -> Work:
+def pick(hand: OracleActions, label: str, option: str) -> Work:
     """Chooses in a list that opens, and waits until it has closed."""
     yield from hand.click("combo box", f"={label}")
     yield from hand.click("menu item", f"={option}")
     yield from hand.wait_gone("menu item", f"={option}")
 
 
-def visit(hand: Hand, path: str, title: str) -> Work:
+def visit(hand: OracleActions, path: str, title: str) -> Work:
     """From the start page, whose address is shown without its slash, to another address of the site."""
     yield from hand.press("ctrl", "l")
     yield from hand.press("end")
@@ -120,5 +120,5 @@ def visit(hand: Hand, path: str, title: str) -> Work:
     yield from page(hand, title)
 
 
-def tick(hand: Hand, label: str) -> Work:
+def tick(hand: OracleActions, label: str) -> Work:
     yield from hand.click("check box", f"={label}")

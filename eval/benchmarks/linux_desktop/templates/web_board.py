@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.web import BROWSER, WebTask, fill, follow, pick, visit
 from eval.benchmarks.linux_desktop.webapps.board import PRIORITIES
@@ -47,7 +47,7 @@ class BoardTask(WebTask):
             {**start[number], "comments": []} == each for number, each in state.items() if int(number) not in changed
         )
 
-    def find(self, hand: Hand, number: int, title: str) -> Work:
+    def find(self, hand: OracleActions, number: int, title: str) -> Work:
         """To an issue, by the search."""
         yield from fill(hand, "Search", title)
         yield from hand.press("enter")
@@ -110,18 +110,18 @@ class Triage(BoardTask):
             },
         )
 
-    def change(self, hand: Hand) -> Work:
+    def change(self, hand: OracleActions) -> Work:
         yield from pick(hand, "Assignee", self.people[self.person])
         yield from pick(hand, "Priority", self.priority)
         yield from hand.click("push button", "=Save changes")
         yield from hand.wait("static", "=Saved.")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         number = self.start + self.place
         yield from self.find(hand, number, self.title)
         yield from self.change(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Through the pages of the list, then by the keyboard."""
         for _ in range(self.place // 8):
             last = hand.tree
@@ -140,7 +140,7 @@ class Triage(BoardTask):
         yield from hand.click("push button", "=Save changes")
         yield from hand.wait("static", "=Saved.")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another issue."""
         place = (self.place + 1) % ISSUES
         yield from self.find(hand, self.start + place, self.issues[place][0])
@@ -185,7 +185,7 @@ class Duplicate(BoardTask):
             spoiled={"something else was changed": not self.others_kept(state, number) or not same},
         )
 
-    def close(self, hand: Hand, number: int, comment: str) -> Work:
+    def close(self, hand: OracleActions, number: int, comment: str) -> Work:
         title = f"#{number} {self.title}"
         yield from visit(hand, f"/issue?number={number}", title)
         yield from pick(hand, "State", "closed")
@@ -195,10 +195,10 @@ class Duplicate(BoardTask):
         yield from hand.click("push button", "=Add comment")
         yield from hand.wait("static", f"=Comment: {comment}")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self.close(hand, self.start + self.newer, f"#{self.start + self.older}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """The comment first; the issue is found by the list of the open ones."""
         title = f"#{self.start + self.newer} {self.title}"
         yield from hand.click("link", "=Next page")
@@ -217,7 +217,7 @@ class Duplicate(BoardTask):
         yield from hand.click("push button", "=Save changes")
         yield from hand.wait("static", "=Saved.")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Closes the older one."""
         yield from self.close(hand, self.start + self.older, f"#{self.start + self.newer}")
 

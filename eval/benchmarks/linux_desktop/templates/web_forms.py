@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR
@@ -75,11 +75,11 @@ class AccountSettings(WebTask):
             },
         )
 
-    def save(self, hand: Hand, part: str) -> Work:
+    def save(self, hand: OracleActions, part: str) -> Work:
         yield from hand.click("push button", f"=Save {part}")
         yield from hand.wait("static", "=Saved.")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from fill(hand, "City", self.new_city)
         yield from self.save(hand, "profile")
         yield from follow(hand, "Display", "Display")
@@ -89,7 +89,7 @@ class AccountSettings(WebTask):
         yield from tick(hand, SWITCHES[self.switch])
         yield from self.save(hand, "messages")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """From the last page to the first, by the keyboard."""
         yield from visit(hand, "/messages", "Messages")
         yield from tick(hand, SWITCHES[self.switch])
@@ -107,7 +107,7 @@ class AccountSettings(WebTask):
         yield from hand.press("enter")
         yield from hand.wait("static", "=Saved.")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Sets all of it, and saves none."""
         yield from fill(hand, "City", self.new_city)
         yield from follow(hand, "Display", "Display")
@@ -166,7 +166,7 @@ class Register(WebTask):
             ("the extras are right", 0.3, person and course and sorted(one.get("extras", [])) == sorted(self.extras)),
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from fill(hand, "Name", self.person)
         yield from fill(hand, "City", self.city)
         yield from push(hand, "Next", "Step 2: course")
@@ -180,7 +180,7 @@ class Register(WebTask):
         yield from tick(hand, "All of this is right")
         yield from push(hand, "Register", "Registered")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Takes a wrong day first and goes back; by the keyboard where it can."""
         yield from hand.click("entry", "=Name")
         yield from hand.type(self.person)
@@ -201,7 +201,7 @@ class Register(WebTask):
         yield from tick(hand, "All of this is right")
         yield from push(hand, "Register", "Registered")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Stops at the summary."""
         yield from fill(hand, "Name", self.person)
         yield from fill(hand, "City", self.city)
@@ -280,12 +280,12 @@ class DamageReport(WebTask):
             ),
         )
 
-    def write_date(self, hand: Hand) -> Work:
+    def write_date(self, hand: OracleActions) -> Work:
         month, day = self.day
         yield from hand.click("spin button", "Month")
         yield from hand.type(f"{month:02}{day:02}2027")
 
-    def fill_all(self, hand: Hand, building: str) -> Work:
+    def fill_all(self, hand: OracleActions, building: str) -> Work:
         yield from pick(hand, "Building", building)
         yield from pick(hand, "Kind", self.kind)
         yield from self.write_date(hand)
@@ -293,10 +293,10 @@ class DamageReport(WebTask):
         yield from fill(hand, "What happened", self.text)
         yield from push(hand, "Send report", "Report sent")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self.fill_all(hand, self.buildings[self.building])
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """From the end to the begin, and by the keyboard where it can."""
         yield from hand.click("entry", "=What happened")
         yield from hand.type(self.text)
@@ -307,7 +307,7 @@ class DamageReport(WebTask):
         yield from hand.type(self.kind)
         yield from push(hand, "Send report", "Report sent")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another building."""
         yield from self.fill_all(hand, self.buildings[self.building - 1])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR
@@ -135,7 +135,7 @@ class AnswerQuestion(MailTask):
             spoiled={"a message was moved": not self.kept(state)},
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from follow(hand, self.found.subject, self.found.subject)
         yield from follow(hand, "Inbox", "Inbox")
         yield from follow(hand, "A question", "A question")
@@ -143,7 +143,7 @@ class AnswerQuestion(MailTask):
         yield from fill(hand, "Text", self.amount)
         yield from push(hand, "Send", "Message sent")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """To the question by its address, and by the keyboard."""
         yield from visit(hand, f"/read?id={MESSAGES + 1}", "A question")
         yield from follow(hand, "Reply", "New message")
@@ -154,7 +154,7 @@ class AnswerQuestion(MailTask):
         yield from hand.press("enter")
         yield from hand.wait("document web", "Message sent - ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The amount of another message."""
         other = next(each for each in self.messages if each.id != self.source)
         yield from follow(hand, "A question", "A question")
@@ -199,22 +199,22 @@ class SortMail(MailTask):
             },
         )
 
-    def move(self, hand: Hand, some: list[Message], folder: str) -> Work:
+    def move(self, hand: OracleActions, some: list[Message], folder: str) -> Work:
         for each in some:
             yield from tick(hand, f"Select {each.subject}")
         yield from pick(hand, "Move selected to", folder)
         yield from push(hand, "Move", folder)
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self.move(hand, self.some, self.folder)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """One after the other, from the last on."""
         for each in reversed(self.some):
             yield from self.move(hand, [each], self.folder)
             yield from follow(hand, "Inbox", "Inbox")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Into another folder."""
         yield from self.move(hand, self.some, "Trash")
 
@@ -268,7 +268,7 @@ class MailFromFile(MailTask):
             spoiled={"a message was moved": not self.kept(state)},
         )
 
-    def write(self, hand: Hand, line: str) -> Work:
+    def write(self, hand: OracleActions, line: str) -> Work:
         thing, amount = line.split(": ")
         yield from follow(hand, "New message", "New message")
         yield from fill(hand, "To", self.to.address)
@@ -276,10 +276,10 @@ class MailFromFile(MailTask):
         yield from fill(hand, "Text", amount)
         yield from push(hand, "Send", "Message sent")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self.write(hand, self.lines[self.line])
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """A reply to the message with another subject."""
         thing, amount = self.lines[self.line].split(": ")
         yield from follow(hand, self.to.subject, self.to.subject)
@@ -291,7 +291,7 @@ class MailFromFile(MailTask):
         yield from hand.press("enter")
         yield from hand.wait("document web", "Message sent - ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The next line of the file."""
         yield from self.write(hand, self.lines[self.line - 1])
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.web import BROWSER, WebTask, fill, follow, open_site, push, visit
@@ -79,19 +79,19 @@ class ThreePages(WebTask):
     def right(self) -> int:
         return self.numbers[self.what][self.asked_for]
 
-    def send(self, hand: Hand, phone: int) -> Work:
+    def send(self, hand: OracleActions, phone: int) -> Work:
         yield from follow(hand, "Answer", "Answer")
         yield from fill(hand, "Your answer", str(phone))
         yield from push(hand, "Send answer", "Answer sent")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         for name in ("Offices", "People", "Houses"):
             yield from follow(hand, name, name)
             if name != "Houses":
                 yield from follow(hand, "Start", "Start")
         yield from self.send(hand, self.right)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the address, and back by the keyboard."""
         yield from visit(hand, "/houses", "Houses")
         yield from hand.press("alt", "left")
@@ -101,7 +101,7 @@ class ThreePages(WebTask):
         yield from hand.type(f"{self.right}\n")
         yield from hand.wait("document web", "Answer sent - ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another number of the house."""
         yield from self.send(hand, self.numbers[self.what - 1][self.asked_for])
 
@@ -152,25 +152,25 @@ class Download(Instance):
     def targets(self) -> dict[str, bytes]:
         return {f"{DOWNLOADS}/{self.name(self.year)}": self.content(self.year).encode()}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.click("link", f"={self.topic} of {self.year}")
         yield from downloaded(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By its address."""
         yield from hand.press("ctrl", "l")
         yield from hand.press("end")
         yield from hand.type(f"/files/{self.name(self.year)}\n")
         yield from downloaded(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Another year."""
         other = next(year for year in self.years if year != self.year)
         yield from hand.click("link", f"={self.topic} of {other}")
         yield from downloaded(hand)
 
 
-def downloaded(hand: Hand) -> Work:
+def downloaded(hand: OracleActions) -> Work:
     """Waits until the browser tells of a download: a note that goes by itself, and a button that stays."""
     yield from hand.wait_for(
         lambda: hand.seen("push button", "Done") or hand.seen("toggle button", "ownload"), "the end of the download"
@@ -237,19 +237,19 @@ class Bookmark(Instance):
         here = told.scheme == "http" and told.hostname in ("127.0.0.1", "localhost") and port not in (None, 80)
         return here and (told.path, told.query) == (f"/{self.topics[self.topic]}", "")
 
-    def mark(self, hand: Hand, name: str) -> Work:
+    def mark(self, hand: OracleActions, name: str) -> Work:
         yield from hand.press("ctrl", "d")
         yield from hand.wait("entry", "=Bookmark name")
         yield from hand.press("ctrl", "a")
         yield from hand.type(f"{name}\n")
         yield from hand.wait_gone("entry", "=Bookmark name")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         topic = self.topics[self.topic]
         yield from follow(hand, topic, topic)
         yield from self.mark(hand, self.name)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the address, and the star beside it."""
         topic = self.topics[self.topic]
         yield from visit(hand, f"/{topic}", topic)
@@ -258,7 +258,7 @@ class Bookmark(Instance):
         yield from hand.click("push button", "=Done")
         yield from hand.wait_gone("entry", "=Bookmark name")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The page that is open."""
         yield from self.mark(hand, self.name)
 

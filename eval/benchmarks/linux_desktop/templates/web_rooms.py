@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.web import (
     BROWSER,
@@ -84,7 +84,7 @@ def drawn_calendar(pool: WordPool) -> tuple[tuple[str, ...], tuple[str, ...], tu
     return rooms, days, tuple(bookings)
 
 
-def write(hand: Hand, title: str, room: str, day: str, begin: str, end: str, people: int) -> Work:
+def write(hand: OracleActions, title: str, room: str, day: str, begin: str, end: str, people: int) -> Work:
     """Fills the form of a booking."""
     yield from fill(hand, "Title", title)
     yield from pick(hand, "Room", room)
@@ -161,19 +161,19 @@ class BookRoom(RoomsTask):
             spoiled={"another booking was changed": not self.old_kept(state)},
         )
 
-    def form(self, hand: Hand, room: str) -> Work:
+    def form(self, hand: OracleActions, room: str) -> Work:
         day = self.days[self.day]
         yield from write(hand, self.title, room, day, hour(self.begin), hour(self.begin + 1), self.people)
         yield from push(hand, "Save booking", f"Bookings of {day}")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         day = self.days[self.day]
         yield from follow(hand, day, f"Bookings of {day}")
         yield from follow(hand, "Rooms", "Rooms")
         yield from follow(hand, "New booking", "New booking")
         yield from self.form(hand, self.free)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the keyboard, from the first field to the last."""
         day = self.days[self.day]
         yield from visit(hand, "/book", "New booking")
@@ -184,7 +184,7 @@ class BookRoom(RoomsTask):
         yield from hand.press("enter")
         yield from hand.wait("document web", f"Bookings of {day} - ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The largest room, and where it is the right one, an hour that nobody asked for."""
         yield from follow(hand, "New booking", "New booking")
         day, begin = self.days[self.day], 17
@@ -235,17 +235,17 @@ class MoveBooking(RoomsTask):
             spoiled={"something else was changed": not self.old_kept(state, self.booking) or len(found) > 1},
         )
 
-    def move(self, hand: Hand, one: Booking) -> Work:
+    def move(self, hand: OracleActions, one: Booking) -> Work:
         yield from follow(hand, one.day, f"Bookings of {one.day}")
         yield from follow(hand, one.title, "Change booking")
         yield from fill(hand, "Day (year-month-day)", self.days[self.day])
         yield from fill(hand, "People", str(self.people))
         yield from push(hand, "Save booking", f"Bookings of {self.days[self.day]}")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self.move(hand, self.one)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """To the booking by its address; the people first."""
         yield from visit(hand, f"/booking?id={self.booking}", "Change booking")
         yield from hand.click("entry", "=People")
@@ -254,7 +254,7 @@ class MoveBooking(RoomsTask):
         yield from hand.press("enter")
         yield from hand.wait("document web", f"Bookings of {self.days[self.day]} - ")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Cancels it, and books nothing new."""
         yield from visit(hand, f"/booking?id={self.booking}", "Change booking")
         yield from push(hand, "Cancel this booking", f"Bookings of {self.one.day}")
@@ -267,7 +267,7 @@ class AllTaken(NoWebTask, BookRoom):
     about: ClassVar = About("web-rooms-taken", (BROWSER,), "hard", 1, infeasible=True, twin="web-rooms-book")
     has_room: ClassVar = False
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Tries it first."""
         day = self.days[self.day]
         yield from follow(hand, "New booking", "New booking")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.web import (
     BROWSER,
@@ -59,7 +59,7 @@ class ShopTask(WebTask):
     def data(self) -> dict[str, Any]:
         return {"articles": [vars(each) for each in self.articles], "cart": {}}
 
-    def find(self, hand: Hand, article: Article) -> Work:
+    def find(self, hand: OracleActions, article: Article) -> Work:
         """To an article, by the search."""
         yield from fill(hand, "Search", article.name)
         yield from hand.press("enter")
@@ -118,7 +118,7 @@ class PlaceOrder(ShopTask):
             ("with the right delivery and payment", 0.25, right and len(orders) == 1 and ways),
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from self.find(hand, self.article)
         yield from fill(hand, "Amount", str(self.amount))
         yield from push(hand, "Add to cart", "Cart")
@@ -129,7 +129,7 @@ class PlaceOrder(ShopTask):
         yield from pick(hand, "Payment", self.payment)
         yield from push(hand, "Place order", "Order placed")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the category, then the keyboard alone."""
         yield from visit(hand, f"/?q={self.article.name}", "Articles")
         yield from follow(hand, self.article.name, self.article.name)
@@ -148,7 +148,7 @@ class PlaceOrder(ShopTask):
         yield from hand.press("enter")
         yield from page(hand, "Order placed")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """One of them too many."""
         yield from self.find(hand, self.article)
         yield from fill(hand, "Amount", str(self.amount + 1))
@@ -197,7 +197,7 @@ class MendCart(ShopTask):
             spoiled={"the rest was changed": not kept, "something was ordered": bool(state["orders"])},
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         change, remove, *_ = self.chosen
         yield from follow(hand, "Cart", "Cart")
         yield from fill(hand, f"Amount of {change.name}", str(self.amount))
@@ -205,7 +205,7 @@ class MendCart(ShopTask):
         yield from hand.click("push button", "=Update cart")
         yield from hand.wait_gone("check box", f"=Remove {remove.name}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """An amount of 0 takes an article out."""
         change, remove, *_ = self.chosen
         yield from visit(hand, "/cart", "Cart")
@@ -216,7 +216,7 @@ class MendCart(ShopTask):
         yield from hand.press("enter")
         yield from hand.wait_gone("check box", f"=Remove {remove.name}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Does it to the wrong articles."""
         _, _, other, _ = self.chosen
         yield from follow(hand, "Cart", "Cart")
@@ -265,7 +265,7 @@ class BestBuy(ShopTask):
         right = state["cart"] == {str(self.best.id): 1} and not state["orders"]
         return judged(("it is in the cart", 1.0, right))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         """Looks at the articles from the cheapest on, and takes the first that is good enough."""
         for article in sorted(self.some, key=lambda each: each.price):
             yield from self.find(hand, article)
@@ -274,7 +274,7 @@ class BestBuy(ShopTask):
             yield from follow(hand, "Articles", "Articles")
         yield from push(hand, "Add to cart", "Cart")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Through the list of the category."""
         gone = next(each for each in self.articles if each.category != self.category)
         yield from hand.click("link", f"={self.category}")
@@ -287,7 +287,7 @@ class BestBuy(ShopTask):
         yield from hand.press("enter")
         yield from page(hand, "Cart")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The cheapest of the others, whatever its rating."""
         others = [each for each in self.some if each != self.best]
         yield from self.find(hand, min(others, key=lambda each: each.price))
@@ -303,7 +303,7 @@ class NoSuchArticle(NoWebTask, PlaceOrder):
     def data(self) -> dict[str, Any]:
         return {"articles": [vars(each) for each in self.articles if each != self.article], "cart": {}}
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Searches for it first."""
         gone = next(each for each in self.articles if each != self.article)
         yield from fill(hand, "Search", self.article.name)

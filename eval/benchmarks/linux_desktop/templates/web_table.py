@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.web import (
     BROWSER,
@@ -84,13 +84,13 @@ class ArchiveRows(WebTask):
         """A row of the first page that goes when the city is chosen."""
         return next(each for each in self.rows[:PAGE] if each.city != self.city)
 
-    def archive(self, hand: Hand, some: list[Row]) -> Work:
+    def archive(self, hand: OracleActions, some: list[Row]) -> Work:
         for each in some:
             yield from tick(hand, f"Select {each.customer}")
         yield from hand.click("push button", "=Archive selected")
         yield from follow(hand, "Archive", "Archive")
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from pick(hand, "City", self.city)
         yield from hand.click("push button", "=Filter")
         yield from hand.wait_gone("check box", f"=Select {self.other().customer}")
@@ -104,7 +104,7 @@ class ArchiveRows(WebTask):
     def of_city(self) -> list[Row]:
         return [each for each in self.rows if each.city == self.city]
 
-    def on_top(self, hand: Hand, row: Row) -> Work:
+    def on_top(self, hand: OracleActions, row: Row) -> Work:
         """Waits until a row is the first of the table."""
 
         def look() -> bool | None:
@@ -113,7 +113,7 @@ class ArchiveRows(WebTask):
 
         yield from hand.wait_for(look, f"{row.customer} on top")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the least amount."""
         least = self.largest[0].amount
         yield from pick(hand, "City", self.city)
@@ -122,7 +122,7 @@ class ArchiveRows(WebTask):
         yield from hand.wait_gone("check box", f"=Select {self.other().customer}")
         yield from self.archive(hand, self.largest)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The largest of all cities but this one."""
         some = sorted((each for each in self.rows if each.city != self.city), key=lambda each: each.amount)[-2:]
         yield from visit(hand, f"/?least={some[0].amount}", "Orders")

@@ -10,7 +10,7 @@ from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.office.document_styles import PLAIN
 from eval.benchmarks.linux_desktop.office.documents import PROFILE, profile, saved_parts
 from eval.benchmarks.linux_desktop.office.writing import HEADING, Written, text_file, written
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import open_window
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import OPTIONS, save
@@ -35,7 +35,7 @@ def drawn_lines(pool: WordPool) -> tuple[str, ...]:
     return tuple(f"{numbers[n]} {things[n]} for {names[n]} in {cities[n]}" for n in range(LINES))
 
 
-def to_line(hand: Hand, number: int) -> Work:
+def to_line(hand: OracleActions, number: int) -> Work:
     """The cursor to the begin of a line, from 0."""
     yield from hand.press("ctrl", "home")
     for _ in range(number):
@@ -136,7 +136,7 @@ class ReplaceWord(TextTask):
     def targets(self) -> dict[str, bytes]:
         return {self.file: text_file(self.wanted)}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         """Each in its place: the last word of the line is written anew."""
         for number in range(0, LINES, 2):
             yield from to_line(hand, number)
@@ -145,13 +145,13 @@ class ReplaceWord(TextTask):
             yield from hand.type(self.new)
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Types the whole text anew."""
         yield from hand.press("ctrl", "a")
         yield from hand.type("\n".join(self.wanted))
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The first one alone."""
         yield from to_line(hand, 0)
         yield from hand.press("end")
@@ -181,18 +181,18 @@ class Heading(TextTask):
             },
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_line(hand, self.number)
         yield from hand.press("ctrl", "1")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By the menu."""
         yield from to_line(hand, self.number)
         yield from hand.menu("Styles", "Heading 1")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Only bold, which looks like one."""
         yield from to_line(hand, self.number)
         yield from hand.press("shift", "end")
@@ -225,7 +225,7 @@ class BoldWord(TextTask):
             spoiled=self.changed(found, self.line),
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_line(hand, self.number)
         yield from hand.press("ctrl", "right")
         yield from hand.press("ctrl", "shift", "right")
@@ -233,7 +233,7 @@ class BoldWord(TextTask):
         yield from hand.press("ctrl", "b")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Letter by letter, and the button."""
         yield from to_line(hand, self.number)
         yield from hand.press("ctrl", "right")
@@ -242,7 +242,7 @@ class BoldWord(TextTask):
         yield from hand.click("toggle button", "=Bold")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The whole line."""
         yield from to_line(hand, self.number)
         yield from hand.press("shift", "end")
@@ -270,13 +270,13 @@ class MoveLine(TextTask):
     def targets(self) -> dict[str, bytes]:
         return {self.file: text_file(self.wanted)}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from to_line(hand, self.number)
         for _ in range(self.number):
             yield from hand.press("ctrl", "alt", "up")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """By cutting and pasting."""
         yield from to_line(hand, self.number)
         yield from hand.press("shift", "down")
@@ -285,7 +285,7 @@ class MoveLine(TextTask):
         yield from hand.press("ctrl", "v")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Writes it on top, and leaves the old one."""
         yield from hand.press("ctrl", "home")
         yield from hand.type(f"{self.line}\n")
@@ -312,19 +312,19 @@ class BulletList(TextTask):
             ("a line is in a list", 0.3, kept and any(listed)), ("all are", 0.7, kept and all(listed)), spoiled=spoiled
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "a")
         yield from hand.press("shift", "f12")
         yield from save(hand)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Line by line."""
         for number in range(LINES):
             yield from to_line(hand, number)
             yield from hand.press("shift", "f12")
         yield from save(hand)
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Signs that only look like a list."""
         yield from hand.press("ctrl", "a")
         yield from hand.type("\n".join(f"* {line}"[:60] for line in self.lines))

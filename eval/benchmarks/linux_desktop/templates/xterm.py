@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.steps import content_of, open_window
 from eval.benchmarks.linux_desktop.template import About, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.mousepad import same_text, text_of
@@ -20,7 +20,7 @@ async def open_terminal(stage: DesktopStage) -> None:
     await open_window(stage, [TERMINAL, "-geometry", "90x24"], 1, TERMINAL)
 
 
-def command(hand: Hand, text: str) -> Work:
+def command(hand: OracleActions, text: str) -> Work:
     yield from hand.type(f"{text}\n")
 
 
@@ -60,13 +60,13 @@ class CountLines(Instance):
         found = await content_of(stage, self.answer)
         return judged(("the number is right", 1.0, same_text(found, self.targets()[self.answer])))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"grep -c {self.who} {self.log} > {self.answer}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         yield from command(hand, f"awk '/{self.who}/ {{n++}} END {{print n}}' {self.log} | tee {self.answer}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """All lines."""
         yield from command(hand, f"wc -l < {self.log} > {self.answer}")
 
@@ -108,13 +108,13 @@ class ScriptPermissions(Instance):
     def allowed(self) -> Allowed:
         return Allowed((), modes=(self.script,))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"chmod 700 {self.script}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         yield from command(hand, f"chmod u=rwx,g=,o= ~/{self.script} && ls -l")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Everybody."""
         yield from command(hand, f"chmod 777 {self.script}")
 
@@ -154,14 +154,14 @@ class SortUnique(Instance):
         found = await content_of(stage, self.files[2])
         return judged(("the names are right", 1.0, same_text(found, self.targets()[self.files[2]])))
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"sort -u {self.files[0]} {self.files[1]} > {self.files[2]}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         yield from command(hand, f"cat {self.files[1]} {self.files[0]} | sort | uniq > names")
         yield from command(hand, f"mv names {self.files[2]}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Some names twice."""
         yield from command(hand, f"sort {self.files[0]} {self.files[1]} > {self.files[2]}")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
@@ -62,16 +62,16 @@ class SumByCity(TerminalTask):
         sums = [f"{city} {sum(amount for name, amount in self.rows if name == city)}" for city in self.cities]
         return self.before | {self.answer: text_of(sums)}
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         program = "{s[$2] += $3} END {for (c in s) print c, s[c]}"
         yield from command(hand, f"awk -F';' '{program}' {self.table} | sort > {self.answer}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """City by city."""
         loop = f'echo $c $(($(grep ";$c;" {self.table} | cut -d";" -f3 | paste -sd+)))'
         yield from command(hand, f"for c in {' '.join(self.cities)}; do {loop}; done > {self.answer}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """How many lines each city has."""
         yield from command(
             hand, f"cut -d';' -f2 {self.table} | sort | uniq -c | awk '{{print $2, $1}}' > {self.answer}"
@@ -163,14 +163,14 @@ class PackFolder(TerminalTask):
     def disguise(self, path: str, text: str) -> bytes:
         return packed({"DONE.txt": text.encode()})
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"tar czf {self.archive} --exclude='*.tmp' {self.folder}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         yield from command(hand, f"find {self.folder} -type f ! -name '*.tmp' | tar cf all.tar -T -")
         yield from command(hand, f"gzip -c all.tar > {self.archive}; rm all.tar")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """With all files."""
         yield from command(hand, f"tar czf {self.archive} {self.folder}")
 
@@ -225,15 +225,15 @@ class UnpackOne(TerminalTask):
             f"{self.goal} of the home folder, as {self.goal}/{self.names[0]}.txt. Leave the archive as it is."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"unzip -j {self.archive} {self.file} -d {self.goal}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """With Python, in a folder of its own."""
         program = f"import zipfile; zipfile.ZipFile('{self.archive}').extractall('all')"
         yield from command(hand, f'python3 -c "{program}" && cp all/{self.file} {self.goal}/ && rm -r all')
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The old one of the same name."""
         yield from command(hand, f"unzip -j {self.archive} old/{self.names[0]}.txt -d {self.goal}")
 
@@ -283,17 +283,17 @@ class NewEnding(TerminalTask):
             "in .text: they are to end in .txt. The rest of the name stays. Leave other files alone."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         loop = 'for f do mv "$f" "${f%.text}.txt"; done'
         yield from command(hand, f"find {self.folder} -name '*.text' -exec sh -c '{loop}' sh {{}} +")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Folder by folder."""
         for place in (".", *sorted({path.split("/")[1] for path in self.before if path.count("/") > 1})):
             yield from command(hand, f"cd ~/{self.folder}/{place}")
             yield from command(hand, 'for f in *.text; do mv "$f" "$(basename "$f" .text).txt"; done')
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Copies them."""
         loop = 'for f do cp "$f" "${f%.text}.txt"; done'
         yield from command(hand, f"find {self.folder} -name '*.text' -exec sh -c '{loop}' sh {{}} +")

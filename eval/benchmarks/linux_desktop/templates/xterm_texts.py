@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
-from eval.benchmarks.linux_desktop.oracle_actions import Hand, Work
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible
 from eval.benchmarks.linux_desktop.templates.file_tasks import Files, Part, shared_out
 from eval.benchmarks.linux_desktop.templates.mousepad import lines_of, text_of
@@ -54,14 +54,14 @@ class DifferentLines(TerminalTask):
             f"as they stand in {self.two} into {self.answer} of the home folder, in their order."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"diff {self.one} {self.two} | sed -n 's/^> //p' > {self.answer}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         program = "NR == FNR {a[FNR] = $0; next} a[FNR] != $0"
         yield from command(hand, f"awk '{program}' {self.one} {self.two} > {self.answer}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """As they stand in the other file."""
         yield from command(hand, f"diff {self.one} {self.two} | sed -n 's/^< //p' > {self.answer}")
 
@@ -111,17 +111,17 @@ class BrokenCopies(TerminalTask):
             "file of the folder whose content does not match its checksum, and change nothing else."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"cd {self.folder}")
         yield from command(hand, "sha256sum -c SHA256SUMS 2>/dev/null | sed -n 's/: FAILED$//p' | xargs rm")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Compares one by one."""
         yield from command(hand, f"cd {self.folder}")
         test = 'if [ "$(sha256sum < $name | cut -c1-64)" != $sum ]; then rm $name; fi'
         yield from command(hand, f"while read sum name; do {test}; done < SHA256SUMS")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """One that matches, too."""
         good = next(name for n, name in enumerate(self.files) if n not in self.broken)
         yield from command(hand, f"cd {self.folder}; rm {good} {self.files[self.broken[0]]}")
@@ -162,16 +162,16 @@ class OldCharacters(TerminalTask):
             f"with the line ends of Unix into {self.new} of the home folder. Leave {self.file} as it is."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"iconv -f ISO-8859-1 -t UTF-8 {self.file} | tr -d '\\r' > {self.new}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         program = (
             f"t = open('{self.file}', encoding='latin-1').read(); open('{self.new}', 'w', encoding='utf-8').write(t)"
         )
         yield from command(hand, f'python3 -c "{program}"')
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """With the line ends of Windows."""
         yield from command(hand, f"iconv -f ISO-8859-1 -t UTF-8 {self.file} > {self.new}")
 
@@ -217,15 +217,15 @@ class AnswerQuestions(TerminalTask):
             f"{self.site}, its port is {self.port}, and it keeps {'a' if self.log == 'yes' else 'no'} log."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         for text in ("sh setup.sh", self.site, str(self.port), self.log, "write"):
             yield from command(hand, text)
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """All answers at once."""
         yield from command(hand, f"printf '{self.site}\\n{self.port}\\n{self.log}\\nwrite\\n' | sh ~/setup.sh")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Stops at the last question."""
         for text in ("sh setup.sh", self.site, str(self.port), self.log, "stop"):
             yield from command(hand, text)
@@ -260,15 +260,15 @@ class ShellAlias(TerminalTask):
             f"\"alias {self.name}='ls -a ~/{self.folder}'\"."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"echo \"alias {self.name}='ls -a ~/{self.folder}'\" >> .bash_aliases")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         yield from hand.type("cat >> ~/.bash_aliases\n")
         yield from hand.type(f"alias {self.name}='ls -a ~/{self.folder}'\n")
         yield from hand.press("ctrl", "d")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The shell takes the quotes away."""
         yield from command(hand, f"echo alias {self.name}='ls -a ~/{self.folder}' >> .bash_aliases")
 
@@ -323,17 +323,17 @@ class FindBySize(TerminalTask):
             f"KiB ({self.limit * 1024} bytes) into the folder {self.goal} itself. Both folders are in the home folder."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(
             hand, f"find {self.source} -type f -size +{self.limit * 1024}c -exec mv -t {self.goal} {{}} +"
         )
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         """Looks first, then by their names."""
         yield from command(hand, f"ls -lRS {self.source}")
         yield from command(hand, f"mv {' '.join(self.paths[:3])} {self.goal}/")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """The small ones."""
         yield from command(hand, f"find {self.source} -type f -size -{self.limit}k -exec mv -t {self.goal} {{}} +")
 
@@ -372,13 +372,13 @@ class SomeOfTheLines(TerminalTask):
             f"{self.answer} of the home folder. The first line of the file is line 1. Leave {self.file} as it is."
         )
 
-    def oracle(self, hand: Hand) -> Work:
+    def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"sed -n '{self.first},{self.last}p' {self.file} > {self.answer}")
 
-    def second(self, hand: Hand) -> Work:
+    def second(self, hand: OracleActions) -> Work:
         yield from command(hand, f"head -n {self.last} {self.file} | tail -n +{self.first} > {self.answer}")
 
-    def wrong(self, hand: Hand) -> Work:
+    def wrong(self, hand: OracleActions) -> Work:
         """Leaves the last one out."""
         yield from command(hand, f"sed -n '{self.first},{self.last - 1}p' {self.file} > {self.answer}")
 

@@ -147,6 +147,6 @@ def check(label: str, name: str, value: str = "on", on: bool = False) -> str:
     )
 
 
-def told(text: str, kind: str = "error") -> str:
+def notice(text: str, kind: str = "error") -> str:
     """A line that tells what is wrong, or what was done."""
     return f'<p class="{kind}" role="alert">{esc(text)}</p>' if text else ""

@@ -18,8 +18,8 @@ from eval.benchmarks.linux_desktop.webapps.app import (
     go,
     hidden,
     link,
+    notice,
     table,
-    told,
 )
 
 PAGE: Final = 8  # issues
@@ -78,7 +78,7 @@ class IssueBoard(WebApp):
         comments = [f"<p>Comment: {esc(text)}</p>" for text in each["comments"]]
         return self.page(
             f"#{number} {each['title']}",
-            told(note, "note"),
+            notice(note, "note"),
             f"<p>{esc(each['text'])}</p>",
             form(
                 "/change",

@@ -18,8 +18,8 @@ from eval.benchmarks.linux_desktop.webapps.app import (
     go,
     hidden,
     link,
+    notice,
     table,
-    told,
 )
 
 
@@ -44,7 +44,7 @@ class Mail(WebApp):
         if path == "/read":
             return self._read(query.one("id"))
         if path == "/sent":
-            return self.page("Message sent", told("The message was sent.", "note"))
+            return self.page("Message sent", notice("The message was sent.", "note"))
         if path == "/write":
             answered = self.messages.get(query.one("reply"))
             if answered is None:
@@ -79,7 +79,7 @@ class Mail(WebApp):
     def _write(self, given: Mapping[str, str], error: str = "") -> WebReply:
         return self.page(
             "New message",
-            told(error),
+            notice(error),
             form(
                 "/send",
                 hidden("reply", given.get("reply", "")),

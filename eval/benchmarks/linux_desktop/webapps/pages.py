@@ -14,8 +14,8 @@ from eval.benchmarks.linux_desktop.webapps.app import (
     form,
     go,
     link,
+    notice,
     table,
-    told,
 )
 
 
@@ -41,7 +41,7 @@ class Pages(WebApp):
         if path == "/answer" and self.data.get("asks"):
             return self.page("Answer", form("/answer", entry("Your answer", "answer"), button="Send answer"))
         if path == "/thanks":
-            return self.page("Answer sent", told("Your answer was sent.", "note"))
+            return self.page("Answer sent", notice("Your answer was sent.", "note"))
         page = self.data["pages"].get(path)
         if page is None:
             return None

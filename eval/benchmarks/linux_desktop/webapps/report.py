@@ -15,8 +15,8 @@ from eval.benchmarks.linux_desktop.webapps.app import (
     entry,
     form,
     go,
+    notice,
     radios,
-    told,
 )
 
 KINDS: Final = ("choose", "water", "fire", "glass", "theft")
@@ -40,13 +40,13 @@ class DamageForm(WebApp):
         if path == "/":
             return self._form({})
         if path == "/thanks":
-            return self.page("Report sent", told(f"This was report number {len(self.reports)}.", "note"))
+            return self.page("Report sent", notice(f"This was report number {len(self.reports)}.", "note"))
         return None
 
     def _form(self, given: Mapping[str, str], error: str = "") -> WebReply:
         return self.page(
             "New report",
-            told(error),
+            notice(error),
             form(
                 "/",
                 choice("Building", "building", ["choose", *self.data["buildings"]], given.get("building", "")),

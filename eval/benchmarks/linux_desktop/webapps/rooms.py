@@ -17,8 +17,8 @@ from eval.benchmarks.linux_desktop.webapps.app import (
     go,
     hidden,
     link,
+    notice,
     table,
-    told,
 )
 
 HOURS: Final = [f"{hour:02}:00" for hour in range(8, 19)]
@@ -66,7 +66,7 @@ class Rooms(WebApp):
     def _form(self, given: Mapping[str, str], error: str = "") -> WebReply:
         key = given.get("id", "")
         parts = [
-            told(error),
+            notice(error),
             form(
                 "/book",
                 hidden("id", key),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from eval.benchmarks.linux_desktop.webapps.app import SentForm, WebApp, WebReply, check, choice, entry, form, told
+from eval.benchmarks.linux_desktop.webapps.app import SentForm, WebApp, WebReply, check, choice, entry, form, notice
 
 LANGUAGES: Final = ("English", "French", "German", "Italian", "Spanish")
 SIZES: Final = ("10", "25", "50", "100")
@@ -26,7 +26,7 @@ class AccountPages(WebApp):
         return self.values
 
     def get(self, path: str, query: SentForm) -> WebReply | None:
-        return self._part(path, told("Saved.", "note") if query.one("saved") else "")
+        return self._part(path, notice("Saved.", "note") if query.one("saved") else "")
 
     def _part(self, path: str, note: str) -> WebReply | None:
         values = self.values
@@ -48,7 +48,7 @@ class AccountPages(WebApp):
         if path == "/":
             name, city = form.one("name"), form.one("city")
             if not name or not city:
-                return self._part("/", told("Fill in both fields."))
+                return self._part("/", notice("Fill in both fields."))
             self.values |= {"name": name, "city": city}
         elif path == "/display":
             language, size = form.one("language"), form.one("size")
@@ -58,4 +58,4 @@ class AccountPages(WebApp):
             self.values["on"] = sorted(name for name in SWITCHES if name in form.all("on"))
         else:
             return None
-        return self._part(path, told("Saved.", "note"))
+        return self._part(path, notice("Saved.", "note"))

@@ -17,9 +17,9 @@ from eval.benchmarks.linux_desktop.webapps.app import (
     go,
     hidden,
     link,
+    notice,
     radios,
     table,
-    told,
 )
 
 PAGE: Final = 6  # articles
@@ -51,7 +51,9 @@ class Shop(WebApp):
         if path == "/checkout":
             return self._checkout()
         if path == "/order":
-            return self.page("Order placed", told(f"Thank you. Your order has the number {len(self.orders)}.", "note"))
+            return self.page(
+                "Order placed", notice(f"Thank you. Your order has the number {len(self.orders)}.", "note")
+            )
         return None
 
     def _list(self, query: SentForm) -> WebReply:
@@ -81,7 +83,7 @@ class Shop(WebApp):
         facts = table((), [("Price", f"{each['price']} EUR"), ("Rating", f"{each['rating']} of 5"),
                            ("In stock", str(each["stock"]))])  # fmt: skip
         add = form("/cart/add", hidden("id", key), entry("Amount", "amount", 1), button="Add to cart", lines=False)
-        return self.page(str(each["name"]), told(error), facts, add)
+        return self.page(str(each["name"]), notice(error), facts, add)
 
     def _cart(self, error: str = "", note: str = "") -> WebReply:
         rows = []
@@ -94,13 +96,13 @@ class Shop(WebApp):
             return self.page("Cart", "<p>The cart is empty.</p>")
         change = form("/cart", table(("Article", "Price", "Amount", "Remove"), rows), button="Update cart")
         return self.page(
-            "Cart", told(error), told(note, "note"), change, f"<p>{link('/checkout', 'Go to checkout')}</p>"
+            "Cart", notice(error), notice(note, "note"), change, f"<p>{link('/checkout', 'Go to checkout')}</p>"
         )
 
     def _checkout(self, error: str = "") -> WebReply:
         return self.page(
             "Checkout",
-            told(error),
+            notice(error),
             form(
                 "/order",
                 entry("Name", "name"),

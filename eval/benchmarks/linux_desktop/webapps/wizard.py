@@ -16,9 +16,9 @@ from eval.benchmarks.linux_desktop.webapps.app import (
     form,
     go,
     link,
+    notice,
     radios,
     table,
-    told,
 )
 
 MEALS: Final = ("no meal", "vegetarian", "with fish")
@@ -46,28 +46,30 @@ class Wizard(WebApp):
         given = self.given
         if path == "/":
             fields = (entry("Name", "name", given.get("name", "")), entry("City", "city", given.get("city", "")))
-            return self.page("Step 1: person", told(error), form("/", *fields, button="Next"))
+            return self.page("Step 1: person", notice(error), form("/", *fields, button="Next"))
         if path == "/course":
             fields = (
                 choice("Course", "course", ["choose", *self.data["courses"]], given.get("course", "")),
                 choice("Day", "day", ["choose", *self.data["days"]], given.get("day", "")),
             )
             back = f"<p>{link('/', 'Back')}</p>"
-            return self.page("Step 2: course", told(error), form("/course", *fields, button="Next"), back)
+            return self.page("Step 2: course", notice(error), form("/course", *fields, button="Next"), back)
         if path == "/extras":
             boxes = [check(label, "extras", name, name in given.get("extras", ())) for name, label in EXTRAS.items()]
             back = f"<p>{link('/course', 'Back')}</p>"
             chosen = radios("meal", MEALS, given.get("meal", ""))
             return self.page(
-                "Step 3: meal and extras", told(error), form("/extras", chosen, *boxes, button="Next"), back
+                "Step 3: meal and extras", notice(error), form("/extras", chosen, *boxes, button="Next"), back
             )
         if path == "/confirm":
             rows = [(esc(name), esc(", ".join(value) if isinstance(value, list) else value))
                     for name, value in given.items()]  # fmt: skip
             sure = check("All of this is right", "sure")
-            return self.page("Step 4: summary", told(error), table((), rows), form("/confirm", sure, button="Register"))
+            return self.page(
+                "Step 4: summary", notice(error), table((), rows), form("/confirm", sure, button="Register")
+            )
         if path == "/registered":
-            return self.page("Registered", told("You are registered.", "note"))
+            return self.page("Registered", notice("You are registered.", "note"))
         return None
 
     def post(self, path: str, form: SentForm) -> WebReply | None:

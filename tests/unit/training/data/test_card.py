@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from eval.episodes import iter_episodes
 from tests.unit.training.data.material import episode, png, write_folders, write_packed
-from training.data.inspection.card import as_json, as_text, look_at, main
+from training.data.inspection.card import as_json, as_text, main, read_card
 from training.data.inspection.page import page
 from training.data.inspection.stats import bins, quantiles
 from training.data.packed.pack import PackConfig, SplitConfig, pack
@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 
 def test_the_figures_are_those_of_the_episodes(folders: Path) -> None:
-    found = as_json(look_at(folders))
+    found = as_json(read_card(folders))
     episodes = [one for _, one in iter_episodes(folders)]
     kinds = Counter(step.action.type.value for one in episodes for step in one.steps if step.action)
     (side,) = found["splits"].values()
@@ -63,7 +63,7 @@ def test_the_figures_are_those_of_the_episodes(folders: Path) -> None:
 
 def test_packed_or_not_the_card_says_the_same(folders: Path, tmp_path: Path) -> None:
     pack(PackConfig(episodes=[str(folders)]), tmp_path / "out")
-    one, other = as_json(look_at(folders)), as_json(look_at(tmp_path / "out"))
+    one, other = as_json(read_card(folders)), as_json(read_card(tmp_path / "out"))
     for card in (one, other):
         for name in ("path", "splits", "action_types", "image_bytes"):
             del card[name]
@@ -72,7 +72,7 @@ def test_packed_or_not_the_card_says_the_same(folders: Path, tmp_path: Path) -> 
 
 def test_the_text_is_less_than_100_columns(folders: Path, tmp_path: Path) -> None:
     pack(PackConfig(episodes=[str(folders)], split=SplitConfig(test=0.3, validation=0.3)), tmp_path / ("long" * 40))
-    text = as_text(look_at(tmp_path / ("long" * 40)))
+    text = as_text(read_card(tmp_path / ("long" * 40)))
     assert max(len(line) for line in text.splitlines()) < 100
     assert "no episode and no step is in two splits" in text
     assert re.search(r"^  train +\d+ +\d+ +\d+$", text, re.MULTILINE)
@@ -100,7 +100,7 @@ def troubled(tmp_path: Path) -> Path:
 
 
 def test_the_page_runs_nothing_and_loads_nothing(troubled: Path) -> None:
-    text = page(look_at(troubled))
+    text = page(read_card(troubled))
     found = Page(text)
     assert found.open == []
     assert not found.tags["script"]
@@ -113,7 +113,7 @@ def test_the_page_runs_nothing_and_loads_nothing(troubled: Path) -> None:
 
 
 def test_the_page_names_what_is_wrong(troubled: Path) -> None:
-    card = look_at(troubled)
+    card = read_card(troubled)
     text = page(card)
     for sentence in ("test and train share 1 episode:", "3 steps contradict each other"):
         assert sentence in text
@@ -127,7 +127,7 @@ def test_the_page_names_what_is_wrong(troubled: Path) -> None:
 def test_broken_folders_are_told(tmp_path: Path) -> None:
     root = write_folders(tmp_path / "in", [episode(0), episode(1)])
     (root / "episode-1" / "000.png").write_bytes(b"no picture")
-    card = look_at(root)
+    card = read_card(root)
     assert "! 1 could not be read: image_broken" in as_text(card)
     assert as_json(card)["skipped"]["total"] == 1
 
@@ -143,7 +143,7 @@ def test_near_duplicates_are_counted(tmp_path: Path) -> None:
     touched = BytesIO()
     image.save(touched, "PNG")
     write_packed(tmp_path / "out", {"train": [episode(0, 3, frames=[*frames, touched.getvalue()])]})
-    found = as_json(look_at(tmp_path / "out"))["duplicates"]
+    found = as_json(read_card(tmp_path / "out"))["duplicates"]
     assert (found["near_images"], found["near_clusters"]) == (2, 1)
 
 

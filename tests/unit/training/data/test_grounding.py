@@ -12,7 +12,7 @@ from eval.config import ConfigError
 from eval.episodes import Step
 from eval.prompts import PromptConfig
 from tests.unit.training.data.material import Made, episode, write_folders, write_packed
-from training.data.grounding import named_place
+from training.data.grounding import named_element
 from training.data.source import SourceConfig, open_source
 
 pytestmark = pytest.mark.ml
@@ -36,7 +36,7 @@ def step(**changes: object) -> Step:
     ],
 )
 def test_the_words_are_the_section_action_or_the_thoughts_last_line(one: Step, said: str | None) -> None:
-    assert named_place(one) == said
+    assert named_element(one) == said
 
 
 def told(number: int) -> Made:

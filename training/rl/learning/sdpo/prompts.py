@@ -57,7 +57,7 @@ def _failure(tried: TriedEpisode, builder: PromptBuilder) -> Demonstration:
     errors = [f"Step {step.index + 1}: {text[:LONGEST]}" for step in tried.episode.steps for text in _errors(step)]
     lines += errors[-ERRORS:]
     if tried.first is not None and tried.last is not None:
-        lines += _changes(builder.told_tree(tried.first), builder.told_tree(tried.last))
+        lines += _changes(builder.tree_text(tried.first), builder.tree_text(tried.last))
     end = tried.frame(frame_name(len(tried.episode.steps)))
     if isinstance(end, Path) and not end.exists():  # the episode ended before another frame came
         end = tried.frame(tried.episode.steps[-1].screenshot)
