@@ -15,7 +15,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from eval.desktops.server.app import LOOPBACK, trouble
+from eval.desktops.server.app import LOOPBACK, error_reply
 
 BODY_LIMIT: Final = 1 << 20
 HEALTH: Final = "/health"
@@ -44,14 +44,14 @@ def guarded(token: str | None, *, loopback: bool) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if "Origin" in request.headers:
-            return trouble(403, "not_allowed", "pages of browsers are not answered (Origin)")
+            return error_reply(403, "not_allowed", "pages of browsers are not answered (Origin)")
         host = request.host.rsplit(":", 1)[0].strip("[]") if not request.host.endswith("]") else request.host[1:-1]
         if loopback and host not in LOOPBACK:
-            return trouble(403, "not_allowed", "this address is for programs of this machine (Host)")
+            return error_reply(403, "not_allowed", "this address is for programs of this machine (Host)")
         if token is not None and request.path != HEALTH:
             sent = given(request.headers.get("Authorization", ""))
             if not hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), token.encode()):
-                return trouble(401, "unauthorized", "the token is missing or wrong (Authorization: Bearer TOKEN)")
+                return error_reply(401, "unauthorized", "the token is missing or wrong (Authorization: Bearer TOKEN)")
         return await handler(request)
 
     return check

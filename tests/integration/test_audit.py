@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import marked
 from tools import audit
 
 # pip-audit 2.10.0: the table and the summary on standard output and error; a failed request on standard error only
@@ -24,6 +25,9 @@ NPM = """#!/bin/sh
 [ "$1 $2" = "audit --package-lock-only" ] && grep -q lodash package-lock.json || exit 9
 echo "1 high severity vulnerability"; exit 1
 """
+
+
+pytestmark = marked("git")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 import launcher
 from tests.support.documented import ROOT, tracked
+from tests.support.needs import need
 from tests.unit.test_project import PROJECT
 from tools.docs_site import navigation
 from tools.wheel import make
@@ -20,6 +21,7 @@ from tools.wheel import make
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make wheel` builds it."""
+    need("git")
     (file,) = (path for path in make(tmp_path_factory.mktemp("dist")) if path.suffix == ".whl")
     return file
 

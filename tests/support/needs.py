@@ -6,6 +6,7 @@ nothing may be missing: such a skip is a failure there, but for the tools that S
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import shutil
 from collections import Counter
@@ -82,6 +83,7 @@ TOOLS: Final = {
     "trackers": Tool("the trackers", "make trackers-env", (".venv-trackers/bin/python",)),
     "versitygw": Tool("a real S3 server", "make tools (needs Go)"),
     "vllm": Tool("vLLM", f"{_debian('libnuma1')}; make serve-env"),
+    "xcb": Tool("X's library", _debian("libxcb1")),
     "zsh": Tool("zsh", _debian("zsh"), ("zsh",)),
 }
 
@@ -101,6 +103,12 @@ def need(*tools: str) -> None:
 def need_root() -> None:
     if os.geteuid() != 0:
         lacking("root")
+
+
+def need_library(tool: str, library: str) -> None:
+    """Skips the module of a test, or the test, without a C library of the system."""
+    if ctypes.util.find_library(library) is None:
+        lacking(tool)
 
 
 def marked(tool: str, missing: bool | None = None) -> pytest.MarkDecorator:

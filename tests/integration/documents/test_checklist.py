@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.documented import ROOT
+from tests.support.needs import marked
 from tools import verify_gpu
 
 TEXT = verify_gpu.PAGE.read_text(encoding="utf-8")
@@ -81,6 +82,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
+@marked("git")
 def test_with_a_card_the_lines_are_run_and_the_table_is_dated(
     stand_in: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from launcher.runtime.process.procs import MARK
 from launcher.spec.model import Input, Limits, Output, Resources, Timing
 from launcher.spec.resolve.threads import threads
 from tests.integration.runtime.rig import Rig, command_of, no_process_left, python, started, terminate, until
-from tests.support.needs import lacking
+from tests.support.needs import lacking, need_root
 from tests.support.s3 import ENVIRONMENT, S3Server
 
 NOTHING = ("sh", "-c", "true")
@@ -257,6 +257,7 @@ def test_an_input_that_may_not_be_read(tmp_path: Path) -> None:
 
 
 def test_an_input_that_can_not_be_read(tmp_path: Path) -> None:
+    need_root()  # others may not even open it
     rig = Rig.of(tmp_path, ("true",), inputs={"a": Input(url="file:///proc/self/mem")})
     assert rig.go() == 75
     assert rig.exit().reason is Reason.INFRASTRUCTURE

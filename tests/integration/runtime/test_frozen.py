@@ -34,6 +34,7 @@ write()
 """
 LOOP = """
 import signal, sys, time
+from tests.support.needs import need_root
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 while True:
     with open(sys.argv[2], "a") as file:
@@ -130,6 +131,7 @@ def test_what_a_killed_runtime_s_command_started_ends_at_once_and_the_leash_with
 
 
 def test_a_leash_holds_nothing_of_its_runtime_s_and_outlives_sigterm(tmp_path: Path) -> None:
+    need_root()  # a runtime hides what it has open from its own user
     rig = Rig.of(tmp_path, ("sh", "-c", "echo up; until [ -e go ]; do sleep 0.05; done"), timing=TIMING)
     first = rig.start()
     until(lambda: b"up\n" in rig.log())

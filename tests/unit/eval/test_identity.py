@@ -32,7 +32,9 @@ from eval.environments.splits import SPLIT_SEED
 from eval.identity import machine
 from eval.identity.code import Sources
 from tests.support.cases import every_case
+from tests.support.needs import need_library
 
+need_library("xcb", "xcb")  # some tasks' identity asks for it
 parsed = identity.sources
 LINUX = "linux-desktop"
 

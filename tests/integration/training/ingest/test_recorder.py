@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from eval.episodes import read_episode
+from tests.support.needs import need_library
 from tests.unit.training.ingest.material import report
 from training.data.ingest.config import OpenAdaptConfig
 from training.data.ingest.run import ingest
 
+need_library("xcb", "xcb")  # the recorder loads it
 RECORDER = Path(__file__).parents[3] / "support" / "openadapt_recorder.py"
 AT = [100, 50]
 
