@@ -1,7 +1,7 @@
 """Whether reinforcement learning makes more of a fixed number of demonstrations than more SFT on them:
 
-    python -m tests.bench.few_demonstrations FOLDER [--form dim-form | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
-                                                    [--report] [--plot FILE.svg]
+    python -m tests.bench.few_demonstrations [FOLDER] [--form dim-form | gtk-login] [--sizes 50 200 800] [--seeds 0 1 2]
+                                                      [--report] [--plot FILE.svg]
 
 A tiny model learns from the demonstrations until their held-out steps say that it gets no better. From there it goes on
 in three ways, none of which takes more seconds of CPU than that SFT did: more SFT on the same demonstrations,
@@ -20,6 +20,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -307,17 +308,18 @@ def effort(cell: Path) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--form", choices=sorted(FORMS), default="dim-form")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--report", action="store_true", help="train nothing")
     parser.add_argument("--plot", type=Path, help="an SVG file of success against demonstrations")
     given = parser.parse_args(argv)
-    grid = Grid(given.folder.resolve(), given.form)
-    cells = [Cell(size, seed) for seed in given.seeds for size in given.sizes]
     if not given.report:
         settle()
+    grid = Grid((given.folder or Path(tempfile.mkdtemp(prefix="few-demonstrations-"))).resolve(), given.form)
+    cells = [Cell(size, seed) for seed in given.seeds for size in given.sizes]
+    if not given.report:
         forked.load(EXAMPLE)
         for cell in cells:
             grid.solved(cell)
