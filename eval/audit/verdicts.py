@@ -139,7 +139,7 @@ def _cluster(record: TaskRecord) -> str:
 
 
 def table(report: AuditReport) -> str:
-    """A line for each family, and one for each task in which a player got anything."""
+    """A line for each family, and one for each task in which a player got anything that it should not."""
     lines = [f"{'family':12} {'passed':>9}  {'at most':>8}  {'infra':>5}  verdict"]
     for each in report.families:
         why = f": {each.why}" if each.why else ""
@@ -149,7 +149,7 @@ def table(report: AuditReport) -> str:
             f"{each.family}: {task.task_id} with seed {task.seed}: {task.passed} of {task.tries} passed, "
             f"{task.paid} paid, at most {100 * task.bound:.0f} %: {', '.join(dict.fromkeys(task.ways))}"
             for task in each.tasks
-            if task.paid
+            if task.paid and each.verdict != "measured"
         ]
     return "\n".join(lines)
 

@@ -14,7 +14,7 @@ from eval.desktop import Desktop, DesktopGone, Expected, Observation, Score, Tas
 
 SIDE: Final = 0.04  # of the button, in shares of the screen
 KINDS: Final = ("press", "write")
-made: list[str] = []  # holes of the desktops that were made
+made: list[str] = []  # a hole for each start of an episode
 
 
 class Planted:
@@ -25,9 +25,9 @@ class Planted:
         self.hacked = hacked
         self.before: list[list[Action]] = []
         self.done: list[Action] = []
-        made.append(hole)
 
     async def reset(self, task: Task, seed: int) -> Observation:
+        made.append(self.hole)
         if self.hole == "infra":
             raise DesktopGone("no such machine")
         drawn = random.Random(0 if self.hole == "replay" else seed)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -13,8 +16,9 @@ from eval.actions import Action, ActionType
 from eval.audit.__main__ import main
 from eval.audit.families import FAMILIES
 from eval.audit.moves import JITTER, jittered
-from eval.audit.verdicts import AuditReport
+from eval.audit.verdicts import AuditReport, Verdict
 from eval.scores.stats import wilson
+from tests.support.documented import ROOT
 from tests.unit.eval import planted
 
 COMMANDS = {name for name, family in FAMILIES.items() if family.needs == "commands"}
@@ -117,6 +121,29 @@ def test_our_environments_without_a_desktop_are_sound(tmp_path: Path, name: str)
     code, report = audited(tmp_path, *allow, environment=name, options={"split": "test"}, tasks=tasks)
     assert code == 0, report.faults
     assert verdicts(report)["same-seed"] == "measured"
+
+
+def test_the_page_s_command_audits_the_example_and_writes_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs/howto/audit.md").read_text(encoding="utf-8")
+    _, folder, words = re.split(r"\ncd (\S+)\npython -m eval\.audit ", page.partition("\n```\n")[0])
+    own = tmp_path / "own"
+    shutil.copytree(ROOT / folder, own)
+    monkeypatch.chdir(own)
+    monkeypatch.syspath_prepend(str(own))
+    try:
+        assert main(words.split()) == 1
+    finally:
+        sys.modules.pop("my_environment", None)
+    report = msgspec.json.decode((own / "audited/audit.json").read_bytes(), type=AuditReport)
+    assert {each.family for each in report.faults} == {"random", "other-task"}
+    assert "| other-task | repeats a success of another task" in (own / "audited.md").read_text()
+    assert (
+        "replay                                0  not played: the environment draws no task" in capsys.readouterr().out
+    )
+    assert [verdict for verdict in get_args(Verdict) if f"\n| {verdict} | " not in page] == []
+    assert {name for name in FAMILIES if f"`{name}`" not in page} == set()
 
 
 def test_jitter_moves_every_point_a_little_and_nothing_else() -> None:
