@@ -176,9 +176,10 @@ class SourcedDesktop:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, Observation]:
         """Raises ActionRefused, also where the task's desktop has no tools."""
-        if not isinstance(self.inner, ToolDesktop):
+        inner: object = self.inner
+        if not isinstance(inner, ToolDesktop):
             raise ActionRefused(f"there is no tool {name[:60]!r} here")
-        said, observation = await self.inner.call(name, arguments)
+        said, observation = await inner.call(name, arguments)
         return said, self._seen(observation)
 
     async def answers(self) -> Observation | None:
