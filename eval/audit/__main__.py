@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0 sound, 1 a hole or something not judged, 2 or 78 wrong arguments or configuration."""
+    """The exit status: 0 sound, 1 a hole or something not judged, 2 wrong arguments, 78 a wrong configuration."""
     arguments = parser().parse_args(argv)
 
     def run() -> int:

@@ -177,7 +177,7 @@ class Audit:
 
     async def _solutions(self, folder: str, tasks: Sequence[Task]) -> dict[Key, list[Action]]:
         """Task -> all actions of the expert, where it solved it."""
-        results = await self._play(folder, Expert(DIALECT), tasks, keep=None)
+        results = await self._play(folder, Expert(DIALECT), tasks, keep_all=True)
         return {
             (each.record.task_id, each.record.seed): actions
             for each in results
@@ -212,10 +212,11 @@ class Audit:
         made: Callable[[str], Callable[[Mapping[str, Any]], Desktop]] | None = None,
         *,
         steps: int | None = MOST_STEPS,
-        keep: int | None = 0,
+        keep_all: bool = False,
         commands: bool = False,
     ) -> list[Rollout]:
-        """A rollout of these tasks into a folder of its own. `steps` None: as the configuration or the task says."""
+        """A rollout of these tasks into a folder of its own. `steps` None: as the configuration or the task says;
+        `keep_all`: all episodes stay, for players that repeat them."""
         chosen, told = self.config, getattr(self.world, "provenance", None)
         make = self.world.desktop if made is None else made(chosen.environment)
         limits = msgspec.structs.replace(chosen.limits, max_steps=steps or chosen.limits.max_steps, refused=None)
@@ -230,7 +231,7 @@ class Audit:
             options=dict(chosen.options) if told is None else {**chosen.options, **told(chosen.options)},
             interface="both" if commands else "gui",
             limits=limits,
-            keep_episodes=chosen.keep_episodes if keep == 0 else keep,
+            keep_episodes=None if keep_all else chosen.keep_episodes,
         )
 
     def _verdict(

@@ -89,8 +89,16 @@ class Planted:
 
 class PlantedEnvironment:
     def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
+        cannot = {"write": False} if options.get("infeasible") else {}
         return [
-            Task(KINDS[at % 2], f'Do what the app says, for "number {at}".', seed + at // 2, 5, cluster=KINDS[at % 2])
+            Task(
+                KINDS[at % 2],
+                f'Do what the app says, for "number {at}".',
+                seed + at // 2,
+                5,
+                cluster=KINDS[at % 2],
+                feasible=cannot.get(KINDS[at % 2]),
+            )
             for at in range(count)
         ]
 

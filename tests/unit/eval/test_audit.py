@@ -70,6 +70,16 @@ def test_a_planted_hole_is_found_by_exactly_its_family(tmp_path: Path, hole: str
     assert all(task.ways for task in found.tasks if task.passed)
 
 
+def test_who_gives_up_and_who_repeats_do_not_play_tasks_that_cannot_be_done(tmp_path: Path) -> None:
+    """To say so is right there."""
+    code, report = audited(tmp_path, options={"hole": "", "infeasible": True})
+    played = {each.family: {task.task_id for task in each.tasks} for each in report.families if each.tries}
+    assert (code, report.tasks, report.feasible) == (0, 4, 2)
+    assert played["nothing"] == played["hacker"] == {"press", "write"}
+    assert played["gives-up"] == played["replay"] == played["same-seed"] == played["left-behind"] == {"press"}
+    assert verdicts(report)["other-task"] == "not played"
+
+
 def test_a_failure_of_the_infrastructure_is_neither_a_pass_nor_a_failure(tmp_path: Path) -> None:
     code, report = audited(tmp_path, "--players", "nothing", "gives-up", "replay", options={"hole": "infra"})
     nothing, gives_up, replay = report.families
