@@ -52,6 +52,7 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "eval.screenspot": (SpotConfig,),
     "eval.steps": (StepsConfig,),
     "eval.endstates": (RunConfig,),
+    "eval.audit": (RunConfig,),
     "eval.tryout": (TryoutConfig,),
     "eval.serve": (ServeConfig,),
 }

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 THUMB = 64  # frames are compared as grey THUMB x THUMB pictures
 
 
+RANDOM_RATE: Final = 0.01  # of tasks that acting at random may solve
 RANDOM_KEYS: Final = ("enter", "tab", "backspace", "space", "up", "down", "left", "right", "pageup", "pagedown")
 RANDOM_TEXT: Final = string.ascii_letters + string.digits + " .,-"
 MAX_TYPED: Final = 12  # characters that a random action types
@@ -39,13 +40,13 @@ def _decision(dialect: Dialect, action: Action) -> Decision:
 
 
 class DoesNothing:
-    """Says done at the first screen: what a task gives that needs no work."""
+    """Says done at the first screen, or fail: what a task gives that needs no work."""
 
     parallel = 1
 
-    def __init__(self, dialect: Dialect, name: str = "nothing") -> None:
+    def __init__(self, dialect: Dialect, name: str = "nothing", says: ActionType = ActionType.DONE) -> None:
         self.name = name
-        self.decision = _decision(dialect, Action(ActionType.DONE))
+        self.decision = _decision(dialect, Action(says))
 
     async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
         return [self.decision] * len(observations)

@@ -168,6 +168,12 @@ def for_hacker(name: str) -> Callable[[Mapping[str, Any]], Desktop]:
     return made
 
 
+def knows_hacks(name: str) -> bool:
+    """Whether the environment itself knows ways of a reward hacker. Raises ConfigError."""
+    world = environment(name)
+    return hasattr(world.environment if isinstance(world, CheckedEnvironment) else world, "hacker")
+
+
 def _kinds(value: object) -> str:
     if not isinstance(value, list | tuple):
         return f"a {type(value).__name__}"

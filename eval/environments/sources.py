@@ -22,10 +22,12 @@ from eval.actions import Action
 from eval.config import Config, ConfigError, convert
 from eval.config.importing import load_object
 from eval.desktop import (
+    ActionRefused,
     Desktop,
     Observation,
     Score,
     Task,
+    ToolDesktop,
     answer_of,
 )
 from eval.desktops.judging.hacked import HackedScene, guesses
@@ -166,6 +168,19 @@ class SourcedDesktop:
         observation = await self.inner.step(action)
         self.done.append(action)
         return self._seen(observation)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Those of the task's own desktop; none before a reset."""
+        return self.inner.tools if isinstance(self.inner, ToolDesktop) else ()
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, Observation]:
+        """Raises ActionRefused, also where the task's desktop has no tools."""
+        inner: object = self.inner
+        if not isinstance(inner, ToolDesktop):
+            raise ActionRefused(f"there is no tool {name[:60]!r} here")
+        said, observation = await inner.call(name, arguments)
+        return said, self._seen(observation)
 
     async def answers(self) -> Observation | None:
         assert self.inner is not None

@@ -274,7 +274,8 @@ class TaskRun:
 
     async def _steps(self, desktop: Desktop, observation: Observation) -> str:
         """Lets the agent work, into `self.steps`. Gives why it failed by its answers, or "" when it did not."""
-        if self.interface != "gui" and not isinstance(desktop, ToolDesktop):
+        able = isinstance(desktop, ToolDesktop) and (self.interface != "tools" or bool(desktop.tools))
+        if self.interface != "gui" and not able:
             where = f"the desktops of environment {self.environment} have no tools"
             raise ConfigError(f"interface: {self.interface}: {where}; allowed: gui")
         computer = Computer(

@@ -14,14 +14,14 @@ import msgspec
 
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
-from eval.agents.base import Agent, Decision, History
-from eval.agents.baselines import DoesNothing, RandomAction
+from eval.agents.base import Agent
+from eval.agents.baselines import RANDOM_RATE, DoesNothing, RandomAction
 from eval.agents.scripted import ScriptedAgent
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of, task_of
 from eval.benchmarks.linux_desktop.scene import ROUTES, Route
 from eval.benchmarks.linux_desktop.solutions import commands
-from eval.desktop import BrokenByAgent, Desktop, InfraError, Observation, Score, Task
+from eval.desktop import BrokenByAgent, Desktop, InfraError, Score, Task
 from eval.desktops.live import LiveDesktop
 from eval.desktops.tools import tree_text
 from eval.environments.registry import identified
@@ -37,18 +37,6 @@ MEASURED: Final = ("random", "commands")  # any score is right
 STEPS: Final = 1000  # of a solver, which decides itself how long it waits for programs (hand.py)
 RESET_S: Final = 1800.0  # a busy machine starts programs slowly, too
 RANDOM_STEPS: Final = 15
-RANDOM_RATE: Final = 0.01  # of tasks that acting at random may solve
-
-
-class GivesUp:
-    """Says at the first screen that the task cannot be done."""
-
-    parallel = 1
-    name = "gives-up"
-
-    async def act(self, observations: Sequence[Observation], histories: Sequence[History]) -> list[Decision]:
-        text = Dsl(4).format_response(Action(ActionType.FAIL))
-        return [Decision(text, Dsl(4).parse_response(text).action)] * len(observations)
 
 
 @dataclass(frozen=True)
@@ -141,8 +129,10 @@ async def _played(
         agent = ScriptedAgent(dialect, name=player)
     elif player == "nothing":
         agent = DoesNothing(dialect)
+    elif player == "gives-up":
+        agent = DoesNothing(dialect, player, ActionType.FAIL)
     else:
-        agent = GivesUp() if player == "gives-up" else RandomAction(dialect)
+        agent = RandomAction(dialect)
     route: Route = next((route for route in ROUTES if route == player), "oracle")
     if player in ("random", "nothing", "gives-up"):
         options = without_tree(options)

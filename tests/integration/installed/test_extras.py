@@ -36,6 +36,7 @@ WORK = {
     "training.merge": "--config merge.yaml --out out",
     "training.tiny": "--config tiny.yaml --out out",
     "eval.agentnetbench": "--config bench.yaml --out out",
+    "eval.audit": "--config examples/own/evaluate.yaml --out out",
     "eval.desktops.server": "--open-port 0",
     "eval.endstates": "--config examples/own/evaluate.yaml",
     "eval.linux_desktop": "--out out",

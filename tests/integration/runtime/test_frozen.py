@@ -15,6 +15,7 @@ from launcher.reasons import Reason
 from launcher.runtime.process import procs
 from launcher.spec.model import Limits, Timing
 from tests.integration.runtime.rig import Rig, command_of, leash_of, until
+from tests.support.needs import need_root
 
 TIMING = Timing(beat=0.2, stale=6.0, fence=2.0)
 # appends `attempt boottime` to a ledger, itself and by a child that left its session and its environment
@@ -34,7 +35,6 @@ write()
 """
 LOOP = """
 import signal, sys, time
-from tests.support.needs import need_root
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 while True:
     with open(sys.argv[2], "a") as file:

@@ -14,11 +14,15 @@ import pytest
 import yaml
 
 from eval.actions import Action, ActionType
+from eval.actions.dialects.dsl import Dsl
+from eval.audit.moves import nothing
+from eval.audit.players import BlindPlayer
 from eval.config import ConfigError
-from eval.desktop import InfraError, Score, Task
+from eval.desktop import ActionRefused, InfraError, Observation, Score, Task
 from eval.environments import custom, sources
 from eval.environments.login import tasks as login_tasks
 from eval.environments.registry import environment
+from eval.rollout.loop import rollout
 from tests.support.documented import ROOT
 
 TRAIN = {"source": "demo_training", "environment": "login"}
@@ -216,6 +220,45 @@ def test_a_judge_looks_at_the_last_screen(monkeypatch: pytest.MonkeyPatch) -> No
         return score
 
     asyncio.run(play())
+
+
+def test_a_task_has_the_tools_of_its_own_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that has none a call is refused, and so is an evaluation by tools alone."""
+    options = {"sources": [TRAIN | {"count": 1}]}
+    (task,) = environment("sources").tasks(1, 0, options)
+    inner = environment("login").desktop({"split": "train"})
+    monkeypatch.setattr(sources.SourcedDesktop, "_desktop", lambda *_: inner)
+
+    async def call(name: str, arguments: dict[str, str]) -> tuple[str, Observation]:
+        return f"{name} {arguments}", await inner.step(Action(ActionType.WAIT, duration=0.0))
+
+    async def play() -> None:
+        desktop = environment("sources").desktop(options)
+        assert isinstance(desktop, sources.SourcedDesktop)
+        await desktop.reset(task, task.seed)
+        assert desktop.tools == ()
+        with pytest.raises(ActionRefused, match="no tool 'run_command' here"):
+            await desktop.call("run_command", {"command": "ls"})
+        monkeypatch.setattr(inner, "tools", ("run_command",), raising=False)
+        monkeypatch.setattr(inner, "call", call, raising=False)
+        assert desktop.tools == ("run_command",)
+        assert (await desktop.call("run_command", {"command": "ls"}))[0] == "run_command {'command': 'ls'}"
+
+    asyncio.run(play())
+    monkeypatch.delattr(inner, "tools")
+    agent = BlindPlayer("blind", nothing, Dsl(4))
+    with pytest.raises(ConfigError, match="interface: tools: the desktops of environment sources have no tools"):
+        asyncio.run(
+            rollout(
+                agent,
+                lambda: sources.SourcedDesktop(sources._sourced(options), sources.SourcesOptions(sources=[])),
+                [task],
+                out=tmp_path,
+                benchmark="b",
+                environment="sources",
+                interface="tools",
+            )
+        )
 
 
 def test_the_page_s_configuration_gives_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from eval.actions import Action, ActionType
+from eval.audit.verdicts import AuditedTask, AuditReport, FamilyVerdict
 from eval.benchmarks.agentnetbench.data import load
 from eval.benchmarks.agentnetbench.run import BenchAnswer
 from eval.benchmarks.screenspot.data import load as load_questions
@@ -46,6 +47,7 @@ FILE: Final = re.compile(
 HOMES: Final = (
     *(ROOT / "eval/benchmarks" / name for name in ("linux_desktop/templates", "gtk_forms", "gtk_login")),
     ROOT / "eval/desktops/judging/end_states.py",
+    ROOT / "eval/audit/moves.py",
 )
 # names in the source that are no file which we leave for anybody
 FOREIGN: Final = {
@@ -81,6 +83,9 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "### summary.json": MetricRow,
     "### tasks.jsonl": TaskRecord,
     "### Answers to recorded steps": StepAnswer,
+    "### audit.json": AuditReport,
+    "A family of players:": FamilyVerdict,
+    "A task of a family:": AuditedTask,
     "### responses.jsonl": BenchAnswer,
     "### results/responses.jsonl of ScreenSpot": SpotAnswer,
     **{f"### `record`: {kind.__struct_config__.tag}": kind for kind in (PieceEntry, *RecordWriter.KINDS)},
@@ -298,6 +303,12 @@ def test_the_answers_to_recorded_steps_are_read(tmp_path: Path) -> None:
     assert answer.action is not None
     assert Action.from_json(answer.action).type is ActionType.CLICK
     assert list(json.loads(example("results/responses.jsonl"))) == list(StepAnswer.__struct_fields__)
+
+
+def test_the_report_of_an_audit_reads_as_it_stands() -> None:
+    (read,) = msgspec.json.decode(example("audit.json"), type=AuditReport, strict=True).families
+    assert (read.verdict, read.tasks[0].bound) == ("sound", 0.7935)
+    assert msgspec.to_builtins(read) == json.loads(example("audit.json"))["families"][0]
 
 
 def named_files(path: Path) -> Iterator[str]:
