@@ -105,12 +105,25 @@ class Sources:
         self._folders: dict[str, Path | None] = {}
 
     def reached(self, roots: Collection[str], apart: Collection[str] = ()) -> Reached:
-        """What `roots` reach without what is `apart`; both are modules, or definitions as `package.module:name`."""
+        """What `roots` reach without what is `apart`; both are modules, or definitions as `package.module:name`.
+
+        Raises LookupError for one of ours that is not there: it was renamed, and would count for nothing.
+        """
+        for place in (*roots, *apart):
+            self._check(place)
         search = _Search(self, frozenset(apart))
         for root in roots:
             module, _, name = root.partition(":")
             search.add(CodePlace(module, name.partition(".")[0] or WHOLE))
         return search.run()
+
+    def _check(self, place: str) -> None:
+        module, _, name = place.partition(":")
+        if module.partition(".")[0] != OURS:
+            return
+        found, name = self.module(module), name.partition(".")[0]
+        if found is None or (name and name not in found.definitions and name not in found.imports):
+            raise LookupError(f"{place} is no code of ours")
 
     def module(self, name: str) -> ParsedModule | None:
         """A module whose source is ours or the user's; None for one of the standard library or of others."""

@@ -103,10 +103,14 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
     template = TEMPLATES[task.task_id]
     return on_desktop(
         f"{HERE}.environment",
-        (f"{template.__module__}:{template.__qualname__}", f"{HERE}.scene:InstanceScene", f"{HERE}.registry:instance"),
+        (
+            f"{template.__module__}:{template.__qualname__}",
+            f"{HERE}.scene:InstanceScene",
+            f"{HERE}.all_templates:instance",
+        ),
         [PROGRAMS[name] for name in template.about.programs],
         _options(options).role,
-        [f"{HERE}.registry:TEMPLATES"],
+        [f"{HERE}.all_templates:TEMPLATES"],
     )
 
 

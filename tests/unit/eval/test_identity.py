@@ -148,6 +148,14 @@ def test_a_helper_of_documents_touches_those_alone_that_read_documents(edits: Ed
     assert len(found) < len(TEMPLATES) / 4
 
 
+@pytest.mark.parametrize("place", ["eval.nowhere", "eval.environments.click:nothing", "eval.nowhere:tasks"])
+def test_a_part_that_was_renamed_is_an_error(place: str) -> None:
+    sources = Sources({}, frozenset({identity.OURS}))
+    for roots, apart in ([place], []), (["eval.environments.click"], [place]):
+        with pytest.raises(LookupError, match=place):
+            sources.reached(roots, apart)
+
+
 def test_the_desktop_is_a_part_of_its_own(edits: Edits) -> None:
     before = identities()
     edits.sources(edited(Executor.__init__))
