@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> int:
         if arguments.tries < 1:
             raise ConfigError(f"--tries {arguments.tries}; allowed: 1 or more")
+        if arguments.markdown and not Path(arguments.markdown).absolute().parent.is_dir():
+            raise ConfigError(f"--markdown {arguments.markdown}: there is no such folder")
         try:
             allowed = allowed_rates(arguments.allow)
         except ValueError as error:

@@ -17,6 +17,7 @@ from eval.audit.__main__ import main
 from eval.audit.families import FAMILIES
 from eval.audit.moves import JITTER, jittered
 from eval.audit.verdicts import AuditReport, Verdict
+from eval.config import EXIT_CONFIG
 from eval.scores.stats import wilson
 from tests.support.documented import ROOT
 from tests.unit.eval import planted
@@ -107,12 +108,30 @@ def test_the_bound_is_wilson_s_over_the_tries_of_a_task(tmp_path: Path) -> None:
     assert [(task.tries, task.bound) for task in found.tasks] == [(5, estimate.high)] * 4
 
 
-def test_a_rate_that_the_author_allows_is_no_hole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rate_that_the_author_allows_is_no_hole(tmp_path: Path) -> None:
     code, report = audited(tmp_path, "--allow", "gives-up=1", options={"hole": "gives-up"})
     assert code == 0
     assert verdicts(report)["gives-up"] == "allowed"
-    assert main(["--config", config(tmp_path), "--allow", "lucky=1"]) != 0
-    assert "--allow lucky=1; allowed: FAMILY=RATE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--allow", "lucky=1"], "--allow lucky=1; allowed: FAMILY=RATE"),
+        (["--allow", "random=2"], "a rate of 0 to 1"),
+        (["--tries", "0"], "--tries 0; allowed: 1 or more"),
+        (["--markdown", "nowhere/page.md"], "--markdown nowhere/page.md: there is no such folder"),
+    ],
+)
+def test_wrong_arguments_are_one_error_before_anything_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    planted.made.clear()
+    assert main(["--config", config(tmp_path), "--out", str(tmp_path / "out"), *words]) == EXIT_CONFIG
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert planted.made == []
 
 
 def test_the_tables_name_the_way_that_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
