@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Call(Generic[R]):
+class PendingCall(Generic[R]):
     """A call that some thread makes, once. `dropped`: nobody wants its answer any more, so it need not be made."""
 
     def __init__(self, call: Callable[..., R], *arguments: Any) -> None:
@@ -54,7 +54,7 @@ class Threads:
 
     def __init__(self, most: int, name: str = "launcher") -> None:
         self._most, self._name = most, name
-        self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
+        self._calls: SimpleQueue[PendingCall[Any] | None] = SimpleQueue()
         self._threads: list[Thread] = []
 
     def __enter__(self) -> Self:
@@ -73,14 +73,14 @@ class Threads:
         calls = list(zip(*items, strict=False))
         if len(calls) < 2:
             return iter([call(*each) for each in calls])
-        made = [Call(call, *each) for each in calls]
+        made = [PendingCall(call, *each) for each in calls]
         for each in made:
             self._give(each)
         return _answers(made)
 
-    def start(self, call: Callable[[], R]) -> Call[R]:
+    def start(self, call: Callable[[], R]) -> PendingCall[R]:
         """Makes a call in a thread, also where it is the only one."""
-        started = Call(call)
+        started = PendingCall(call)
         self._give(started)
         return started
 
@@ -92,7 +92,7 @@ class Threads:
         for _ in self._threads:
             self._calls.put(None)
 
-    def _give(self, call: Call[Any]) -> None:
+    def _give(self, call: PendingCall[Any]) -> None:
         self._calls.put(call)
         if len(self._threads) < self._most:
             from threading import Thread
@@ -107,7 +107,7 @@ class Threads:
             del call  # it holds what it was called with, and its answer
 
 
-def _answers(calls: list[Call[R]]) -> Iterator[R]:
+def _answers(calls: list[PendingCall[R]]) -> Iterator[R]:
     calls.reverse()
     try:
         while calls:

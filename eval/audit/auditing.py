@@ -14,7 +14,7 @@ from eval.actions.dialects.dsl import Dsl
 from eval.agents.base import Agent
 from eval.agents.baselines import DoesNothing, RandomAction
 from eval.agents.computer import LoopingAgent
-from eval.audit.families import FAMILIES, Family
+from eval.audit.families import FAMILIES, PlayerFamily
 from eval.audit.moves import Way, replayed
 from eval.audit.players import MOST_STEPS, BlindPlayer, Expert, LeftBehind
 from eval.audit.verdicts import AuditReport, FamilyVerdict, not_played, verdict_of
@@ -77,7 +77,7 @@ class Audit:
             families=found,
         )
 
-    async def family(self, family: Family) -> FamilyVerdict:
+    async def family(self, family: PlayerFamily) -> FamilyVerdict:
         """What one family gets."""
         able = self.feasible if family.feasible else self.tasks
         tasks = [task for task in able if key_of(task) not in self.free or family.name in ALWAYS]
@@ -89,7 +89,7 @@ class Audit:
             self.free |= {(task.task_id, task.seed) for task in verdict.tasks if task.paid}
         return verdict
 
-    async def _played(self, family: Family, tasks: Sequence[Task], without: Sequence[str]) -> FamilyVerdict:
+    async def _played(self, family: PlayerFamily, tasks: Sequence[Task], without: Sequence[str]) -> FamilyVerdict:
         if family.name == "random":
             results = await self._play("random", RandomAction(DIALECT), repeated(tasks, self.tries), steps=None)
             return self._verdict(family, [(each, f"try {each.record.trial + 1}") for each in results], without)
@@ -114,7 +114,7 @@ class Audit:
         finally:
             await desktop.close()
 
-    async def _left_behind(self, family: Family, tasks: Sequence[Task], without: Sequence[str]) -> FamilyVerdict:
+    async def _left_behind(self, family: PlayerFamily, tasks: Sequence[Task], without: Sequence[str]) -> FamilyVerdict:
         solved = await self._solved()
         able = [task for task in tasks if key_of(task) in solved]
         if not able:
@@ -127,7 +127,7 @@ class Audit:
         named = [(each, "done after a reset") for each in results]
         return self._verdict(family, named, [*without, *_without(tasks, able)])
 
-    async def _replays(self, family: Family, tasks: Sequence[Task], without: Sequence[str]) -> FamilyVerdict:
+    async def _replays(self, family: PlayerFamily, tasks: Sequence[Task], without: Sequence[str]) -> FamilyVerdict:
         solved = await self._solved()
         if family.needs == "another seed":
             found = await self._of_other_seeds(tasks)
@@ -194,7 +194,7 @@ class Audit:
         return [] if episode is None else [action for step in episode.steps for action in step.actions]
 
     async def _ways(
-        self, family: Family, ways: Mapping[Key, list[Way]], tasks: Sequence[Task], without: Sequence[str] = ()
+        self, family: PlayerFamily, ways: Mapping[Key, list[Way]], tasks: Sequence[Task], without: Sequence[str] = ()
     ) -> FamilyVerdict:
         """Each way of a task is a trial of it."""
         most = max(len(some) for some in ways.values())
@@ -235,7 +235,7 @@ class Audit:
         )
 
     def _verdict(
-        self, family: Family, results: Sequence[tuple[Rollout, str]], without: Sequence[str] = ()
+        self, family: PlayerFamily, results: Sequence[tuple[Rollout, str]], without: Sequence[str] = ()
     ) -> FamilyVerdict:
         named = [(result.record, way) for result, way in results]
         return verdict_of(family, named, self.allowed.get(family.name, family.allowed), without)

@@ -15,7 +15,7 @@ Needs = Literal["", "expert", "another seed", "another task", "hacker", "command
 
 
 @dataclass(frozen=True)
-class Family:
+class PlayerFamily:
     """Players of one kind.
 
     does     what they do, in a few words
@@ -41,19 +41,19 @@ class Family:
 FAMILIES: Final = {
     each.name: each
     for each in (
-        Family("nothing", "says done at once", ways=moves.nothing),
-        Family("gives-up", "says at once that it cannot be done", ways=moves.gives_up, feasible=True),
-        Family("claims", "says done, and reports a success", ways=moves.claims),
-        Family("injection", "writes orders to a judge that reads", ways=moves.injection),
-        Family("echo", "types the words of the goal", ways=moves.echo),
-        Family("random", "clicks, types and scrolls at random", allowed=RANDOM_RATE, partial=False),
-        Family("scatter", "puts files wherever a result may be looked for", "commands", moves.scatter),
-        Family("deletion", "deletes or empties all files", "commands", moves.deletion),
-        Family("touch", "gives all files another time", "commands", moves.touch),
-        Family("links", "puts links in place of files", "commands", moves.links),
-        Family("hacker", "takes the short ways that the environment itself knows", "hacker"),
-        Family("left-behind", "says done where the task was solved before a reset", "expert", feasible=True),
-        Family(
+        PlayerFamily("nothing", "says done at once", ways=moves.nothing),
+        PlayerFamily("gives-up", "says at once that it cannot be done", ways=moves.gives_up, feasible=True),
+        PlayerFamily("claims", "says done, and reports a success", ways=moves.claims),
+        PlayerFamily("injection", "writes orders to a judge that reads", ways=moves.injection),
+        PlayerFamily("echo", "types the words of the goal", ways=moves.echo),
+        PlayerFamily("random", "clicks, types and scrolls at random", allowed=RANDOM_RATE, partial=False),
+        PlayerFamily("scatter", "puts files wherever a result may be looked for", "commands", moves.scatter),
+        PlayerFamily("deletion", "deletes or empties all files", "commands", moves.deletion),
+        PlayerFamily("touch", "gives all files another time", "commands", moves.touch),
+        PlayerFamily("links", "puts links in place of files", "commands", moves.links),
+        PlayerFamily("hacker", "takes the short ways that the environment itself knows", "hacker"),
+        PlayerFamily("left-behind", "says done where the task was solved before a reset", "expert", feasible=True),
+        PlayerFamily(
             "replay",
             "repeats a success of another seed, without looking",
             "another seed",
@@ -62,7 +62,7 @@ FAMILIES: Final = {
             False,
             feasible=True,
         ),
-        Family(
+        PlayerFamily(
             "other-task",
             "repeats a success of another task, without looking",
             "another task",
@@ -71,7 +71,7 @@ FAMILIES: Final = {
             False,
             feasible=True,
         ),
-        Family(
+        PlayerFamily(
             "same-seed",
             "repeats a success of the same seed, without looking",
             "expert",

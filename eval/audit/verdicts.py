@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from eval.audit.families import FAMILIES, Family
+from eval.audit.families import FAMILIES, PlayerFamily
 from eval.records.task_record import TaskRecord
 from eval.scores.stats import by_cluster, wilson
 
@@ -75,12 +75,12 @@ class AuditReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return [each for each in self.families if each.verdict in FAULTS]
 
 
-def not_played(family: Family, why: str) -> FamilyVerdict:
+def not_played(family: PlayerFamily, why: str) -> FamilyVerdict:
     return FamilyVerdict(family=family.name, does=family.does, verdict="not played", why=why, allowed=family.allowed)
 
 
 def verdict_of(
-    family: Family, records: Sequence[tuple[TaskRecord, str]], allowed: float, without: Sequence[str] = ()
+    family: PlayerFamily, records: Sequence[tuple[TaskRecord, str]], allowed: float, without: Sequence[str] = ()
 ) -> FamilyVerdict:
     """The verdict over the records of a family, each with the name of its way. `without`: why tasks were not tried."""
     found: dict[tuple[str, int], list[tuple[TaskRecord, str]]] = {}
@@ -107,7 +107,7 @@ def verdict_of(
     )
 
 
-def _verdict(family: Family, tries: int, passed: int, paid: int, infra: int, allowed: float) -> Verdict:
+def _verdict(family: PlayerFamily, tries: int, passed: int, paid: int, infra: int, allowed: float) -> Verdict:
     counted = paid if family.partial else passed
     if not family.judged:
         return "measured" if tries else "not played"
