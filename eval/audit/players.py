@@ -9,7 +9,7 @@ from eval.actions.dialects.base import Dialect
 from eval.agents.base import Decision
 from eval.agents.computer import Computer
 from eval.audit.moves import FAIL, Way
-from eval.desktop import ActionRefused, Desktop, NotRunHere, Observation, Score, Task
+from eval.desktop import ActionRefused, Desktop, NotRunHere, Observation, Score, Task, answer_of
 from eval.episodes import ToolCall
 
 ENDS = (ActionType.DONE, ActionType.FAIL)
@@ -77,6 +77,9 @@ class LeftBehind:
 
     async def step(self, action: Action) -> Observation:
         return await self.inner.step(action)
+
+    async def answers(self) -> Observation | None:
+        return await answer_of(self.inner)
 
     async def score(self) -> Score:
         return await self.inner.score()
