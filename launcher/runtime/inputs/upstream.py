@@ -6,10 +6,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from launcher.decoding import decode
 from launcher.errors import NotFound
@@ -32,7 +31,7 @@ def fetch(request: Fetch) -> str:
     if request.spec.works:
         lines = []
         for variant, work in sorted(request.spec.works.items()):
-            single = replace(request, spec=msgspec.structs.replace(request.spec, works={}, work=work), expected=None)
+            single = replace(request, spec=replace(request.spec, works={}, work=work), expected=None)
             lines.append(f"{variant} {_of_work(replace(single, dest=request.dest / variant), work)}\n")
         return f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
     if request.spec.work:
