@@ -134,7 +134,7 @@ def test_what_reads_results_runs_on_runs_of_these_names(shown: Shown, read_only:
     (tmp_path / "store").mkdir()
     url = (tmp_path / "store").as_uri()
     line = re.sub(r"\bRUN\b", "some-run", shown.line)  # the reader's to fill in
-    names = [word for word in Shown("", line).words[2:] if re.fullmatch("[a-z]+[0-9]?-[a-z]+", word)]
+    names = [word for word in Shown("", line).words[2:] if re.fullmatch("[a-z]+[0-9]?(-[a-z]+)+", word)]
     for number, name in enumerate(names):
         job = fake_job(name, outputs={"results": Output(sync="live")}, config={"number": number})
         tasks = eval_files([index % 3 <= number for index in range(12)])
