@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -118,7 +119,9 @@ def test_the_file_dialog_of_a_program_shows_no_canary(canaries: tuple[str, list[
                 await computer.close()
 
     run(look())
-    assert {path for path, text in shown.items() if word in text or "steps.jsonl" in text.replace(path, "")} == set()
+    # what was typed may stand there, also of a dialog before
+    rest = {path: re.sub("|".join(map(re.escape, shown)), "", text) for path, text in shown.items()}
+    assert {path for path, text in rest.items() if word in text or "steps.jsonl" in text} == set()
 
 
 def told(tree: Tree) -> str:
