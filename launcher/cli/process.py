@@ -119,9 +119,10 @@ def _interrupt(_: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _end_what_hangs(signals: int) -> None:
+def _end_what_hangs(signals: int, begun: _thread.LockType) -> None:
     """Reads the signal numbers that the system delivers. A request to an unresponsive store can keep the main thread
     from seeing an interrupt for minutes. The process may end there: every verb survives a kill without loss."""
+    begun.release()
     while os.read(signals, 1)[0] != _signal.SIGINT or _signal.getsignal(_signal.SIGINT) not in (
         _interrupt,
         _signal.SIG_DFL,  # the verb has ended, but perhaps not its threads
@@ -138,13 +139,16 @@ def verb(run: Callable[[], int]) -> int:
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         _signal.set_wakeup_fd(writing)
-        _thread.start_new_thread(_end_what_hangs, (reading,))
+        begun = _thread.allocate_lock()
+        begun.acquire()
+        _thread.start_new_thread(_end_what_hangs, (reading, begun))
         _signal.signal(_signal.SIGINT, _interrupt)
     try:
         return run()
     finally:
         if ours:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+            begun.acquire()  # a thread that begins while the interpreter ends takes the process with it (SIGSEGV)
 
 
 def guarded(said: str, run: Callable[[], int]) -> int:

@@ -318,3 +318,30 @@ def test_an_interrupt_in_the_first_moments_prints_no_traceback(work: Path) -> No
             met += 1
             assert code in (-signal.SIGINT, 130, 0), (step, code, said)
         step += 1
+
+
+LATE = """
+import _thread, sys, threading
+from launcher.cli import process
+started = _thread.start_new_thread
+
+def late(function, arguments):
+    # as on a machine that has no time for it: it begins when the verb has ended
+    return started(lambda: (ended.wait(), print("began", flush=True), function(*arguments)), ())
+
+def run():
+    ended.set()
+    return 0
+
+ended = threading.Event()
+_thread.start_new_thread = late
+process.begin()
+process.verb(run)
+print("over", flush=True)
+"""
+
+
+def test_a_verb_waits_until_its_thread_has_begun() -> None:
+    """One that begins while the interpreter ends is a crash: seen once, of `local stop` at a load of 25."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.split() == ["began", "over"]
