@@ -6,7 +6,7 @@ nothing may be missing: such a skip is a failure there, but for the tools that S
 
 from __future__ import annotations
 
-import ctypes.util
+import ctypes
 import os
 import shutil
 from collections import Counter
@@ -106,8 +106,10 @@ def need_root() -> None:
 
 
 def need_library(tool: str, library: str) -> None:
-    """Skips the module of a test, or the test, without a C library of the system."""
-    if ctypes.util.find_library(library) is None:
+    """Skips the test, or the module of tests, without a library of the system such as libxcb.so.1."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
         lacking(tool)
 
 

@@ -25,7 +25,6 @@ from eval.benchmarks.linux_desktop.webapps.app import WebApp
 from eval.benchmarks.linux_desktop.webapps.shop import Shop
 from eval.config import ConfigError
 from eval.config.importing import load_object
-from eval.desktops.display.executor import Executor
 from eval.environments import sources as source_tasks
 from eval.environments.registry import tasks_of
 from eval.environments.splits import SPLIT_SEED
@@ -34,7 +33,6 @@ from eval.identity.code import Sources
 from tests.support.cases import every_case
 from tests.support.needs import need_library
 
-need_library("xcb", "xcb")  # some tasks' identity asks for it
 parsed = identity.sources
 LINUX = "linux-desktop"
 
@@ -157,6 +155,9 @@ def test_a_part_that_was_renamed_is_an_error(place: str) -> None:
 
 
 def test_the_desktop_is_a_part_of_its_own(edits: Edits) -> None:
+    need_library("xcb", "libxcb.so.1")
+    from eval.desktops.display.executor import Executor
+
     before = identities()
     edits.sources(edited(Executor.__init__))
     after = identities()

@@ -20,7 +20,7 @@ from tests.unit.training.ingest.material import report
 from training.data.ingest.config import OpenAdaptConfig
 from training.data.ingest.run import ingest
 
-need_library("xcb", "xcb")  # the recorder loads it
+need_library("xcb", "libxcb.so.1")  # the recorder loads it
 RECORDER = Path(__file__).parents[3] / "support" / "openadapt_recorder.py"
 AT = [100, 50]
 
