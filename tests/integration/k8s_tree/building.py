@@ -31,10 +31,13 @@ FOLDERS = (
 )
 
 
+OWN_KUBECTL = ROOT / ".tools" / "bin" / "kubectl"
+
+
 def kubectl() -> str:
-    """The cluster tests' own, or the machine's: both bring kustomize."""
-    own = ROOT / ".tools" / "bin" / "kubectl"
-    found = str(own) if own.is_file() else shutil.which("kubectl")
+    """The cluster tests' own, or the machine's: both bring kustomize. Some of the latter, as Google's, ask for the
+    server's version before they do anything."""
+    found = str(OWN_KUBECTL) if OWN_KUBECTL.is_file() else shutil.which("kubectl")
     if found is None:
         lacking("kubectl")
     return found

@@ -20,7 +20,7 @@ import yaml
 from launcher.backends.kubernetes.access.login import login
 from launcher.backends.kubernetes.api import Api
 from launcher.errors import Unreachable
-from tests.integration.k8s_tree.building import kubectl
+from tests.integration.k8s_tree.building import OWN_KUBECTL, kubectl
 from tests.integration.kubernetes.authorities import Authority, authority
 from tests.integration.kubernetes.speaker import Answer, Speaker, speaking
 
@@ -126,8 +126,8 @@ def test_kubectl_and_the_launcher_take_turns_with_one_refresh_token(
     assert done.returncode == 0, done.stderr
     assert issuer.given == 3
     subjects = [json.loads(base64.urlsafe_b64decode(sent.split(".")[1] + "=="))["sub"] for sent in server.logins]
-    # some kubectls (Google's) ask for the version before they do anything
     assert [name for name, _ in groupby(subjects)] == ["renewed-1", "renewed-2", "renewed-3"]
+    assert len(subjects) == 4 or not OWN_KUBECTL.is_file()
     assert subjects.count("renewed-2") == 2  # both of ours
     assert held(path)["refresh-token"] == "refresh-3"
     assert path.stat().st_mode & 0o777 == 0o600
