@@ -22,7 +22,7 @@ from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, EnvironmentName, environment, for_hacker, tasks_of
+from eval.environments.registry import ENVIRONMENTS, EnvironmentName, environment, for_hacker, tasks_of, written_options
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.prompts import PromptBuilder, PromptConfig
@@ -156,9 +156,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
         desktop = make(config.options)
         return desktop if grounder is None else grounded(desktop, grounder)
 
-    # what an environment's scores depend on beside its options, such as the revision of its task files
-    told_besides = getattr(world, "provenance", None)
-    written = dict(config.options) if told_besides is None else {**config.options, **told_besides(config.options)}
+    written = written_options(config.environment, config.options)
     rows: list[MetricRow] = []
     if ranks is not None:
         ranks.last = len(players) - 1

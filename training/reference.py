@@ -53,6 +53,7 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "eval.steps": (StepsConfig,),
     "eval.endstates": (RunConfig,),
     "eval.audit": (RunConfig,),
+    "eval.verify": (RunConfig,),
     "eval.tryout": (TryoutConfig,),
     "eval.serve": (ServeConfig,),
 }

@@ -20,7 +20,7 @@ from eval.audit.players import MOST_STEPS, BlindPlayer, Expert, LeftBehind
 from eval.audit.verdicts import AuditReport, FamilyVerdict, not_played, verdict_of
 from eval.config import ConfigError
 from eval.desktop import Desktop, Task, ToolDesktop
-from eval.environments.registry import environment, for_hacker, knows_hacks, redrawing, tasks_of
+from eval.environments.registry import environment, for_hacker, knows_hacks, redrawing, tasks_of, written_options
 from eval.episodes import EpisodeError, read_episode
 from eval.records.earlier_results import repeated
 from eval.rollout.loop import Rollout, rollout
@@ -217,7 +217,7 @@ class Audit:
     ) -> list[Rollout]:
         """A rollout of these tasks into a folder of its own. `steps` None: as the configuration or the task says;
         `keep_all`: all episodes stay, for players that repeat them."""
-        chosen, told = self.config, getattr(self.world, "provenance", None)
+        chosen = self.config
         make = self.world.desktop if made is None else made(chosen.environment)
         limits = msgspec.structs.replace(chosen.limits, max_steps=steps or chosen.limits.max_steps, refused=None)
         return await rollout(
@@ -228,7 +228,7 @@ class Audit:
             benchmark=chosen.benchmark,
             environment=chosen.environment,
             version=chosen.version,
-            options=dict(chosen.options) if told is None else {**chosen.options, **told(chosen.options)},
+            options=written_options(chosen.environment, chosen.options),
             interface="both" if commands else "gui",
             limits=limits,
             keep_episodes=None if keep_all else chosen.keep_episodes,

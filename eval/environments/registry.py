@@ -110,6 +110,13 @@ def environment(name: str) -> Environment:
     return importlib.import_module(ENVIRONMENTS[name])
 
 
+def written_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as records tell them: with what the scores of an environment depend on besides, such as the revision
+    of its task files (its `provenance`). Raises ConfigError."""
+    provenance = getattr(environment(name), "provenance", None)
+    return dict(options) if provenance is None else {**options, **provenance(options)}
+
+
 def tasks_of(name: str, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     """`count` tasks of an environment, each with its identity. Raises ConfigError."""
     world = environment(name)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from eval.config import Config
-from eval.desktop import Task
+from eval.desktop import Interface, Task
 from eval.records.task_record import Count
 
 # of the rule by which answers count, docs/explanation/answers.md; results of before it was written have "1"
@@ -55,13 +55,19 @@ class RolloutLimits(Config, frozen=True):
 
 
 def scoring_rules(
-    environment: str, options: Mapping[str, Any], limits: RolloutLimits, *, lenient: bool = False
+    environment: str,
+    options: Mapping[str, Any],
+    limits: RolloutLimits,
+    *,
+    lenient: bool = False,
+    interface: Interface = "gui",
 ) -> dict[str, Any]:
     """What defines the score of a task besides the benchmark and its version.
 
     max_steps    for tasks that say no number of their own
     step_budget  in its place, where the limits say a number: for all tasks
     answers      the rule by which answers count, with its limits; `lenient` where they were repaired
+    interface    only where it is not gui
     """
     answers: dict[str, Any] = {"rule": ANSWERS, "waiting": limits.waiting}
     if limits.refused is not None:
@@ -75,4 +81,5 @@ def scoring_rules(
         **budget,
         "parse_failures": limits.parse_failures,
         "answers": answers,
+        **({} if interface == "gui" else {"interface": interface}),
     }

@@ -82,9 +82,7 @@ async def rollout(
     if len({episode_id(task) for task in tasks}) < len(tasks):
         raise ValueError("two tasks have the same id, seed and trial")
     path = out / RECORDS
-    rules = scoring_rules(environment, options or {}, limits, lenient=lenient)
-    if interface != "gui":
-        rules["interface"] = interface
+    rules = scoring_rules(environment, options or {}, limits, lenient=lenient, interface=interface)
     turns = asyncio.Semaphore(limits.concurrency)
     slots = limits.concurrency + limits.spares
 

@@ -19,7 +19,7 @@ import msgspec
 from eval.agents.base import Decision
 from eval.agents.computer import Computer, EpisodeOver
 from eval.desktop import ActionRefused, BrokenByAgent, InfraError, Observation, Task
-from eval.environments.registry import environment
+from eval.environments.registry import written_options
 from eval.episodes import ToolCall, jsonl
 from eval.records.task_record import EPISODES, RECORDS, TaskRecord, episode_id
 from eval.rollout.limits import scoring_rules
@@ -84,11 +84,11 @@ class ClientSessions:
         jsonl.write(out / RECORDS, known)  # without a line that was cut off
         self.offered = OfferedTasks(config, known)
         self.builder = config.prompt.builder()
-        told = getattr(environment(config.environment), "provenance", None) if config.tasks is not None else None
-        options = dict(config.options) if told is None else {**config.options, **told(config.options)}
-        self.rules = scoring_rules(config.environment, options, config.limits, lenient=config.prompt.lenient)
-        if config.interface != "gui":
-            self.rules["interface"] = config.interface
+        options = dict(config.options)
+        if config.tasks is not None:
+            options = written_options(config.environment, options)
+        lenient, interface = config.prompt.lenient, config.interface
+        self.rules = scoring_rules(config.environment, options, config.limits, lenient=lenient, interface=interface)
         self._places = asyncio.Semaphore(config.limits.concurrency)
         self.open: set[ClientSession] = set()
 

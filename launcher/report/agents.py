@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from launcher.errors import NotFound
 from launcher.results.compare import mean_with_interval
 from launcher.results.facts import Facts
@@ -14,6 +16,7 @@ from launcher.results.read import DamagedResults, DetailedResult, StoredOutput, 
 from launcher.results.stats import Interval
 
 TASKS: Final = "tasks.jsonl"
+VERIFIED: Final = "verified.json"
 EASY_FIRST: Final = ("easy", "medium", "hard")
 INFRASTRUCTURE: Final = "infrastructure"
 UNKNOWN: Final = "not classified"  # of records without a class, as other programs write them
@@ -22,18 +25,51 @@ UNKNOWN: Final = "not classified"  # of records without a class, as other progra
 @dataclass(frozen=True)
 class AgentResults:
     """The tasks of one agent on one benchmark, version and revision of its task set. `label` is unique among those of
-    the report."""
+    the report. `verified`: what a replay of its episodes found, in words; "" where there was none."""
 
     label: str
     run: str
     benchmark: str
     version: str
     tasks: tuple[DetailedResult, ...]
+    verified: str = ""
+
+
+class _Verification(msgspec.Struct):
+    """Of verified.json (eval.verify): `records` is the sha256 of the tasks.jsonl that was verified."""
+
+    records: str
+    scored: int
+    stand: int
+    summary: list[str]
+
+
+def _verified(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[str]) -> dict[str, str]:
+    """sha256 of a tasks.jsonl -> what the replay of its episodes found."""
+    found = {}
+    for facts, output in outputs:
+        if VERIFIED not in output.files:
+            continue
+        try:
+            told = msgspec.json.decode(output.read(VERIFIED), type=_Verification)
+        except (DamagedResults, NotFound) as error:
+            problems.append(str(error))
+            continue
+        except msgspec.MsgspecError as error:
+            problems.append(f"{output.prefix}{VERIFIED}: {error}")
+            continue
+        whole = told.stand == told.scored and not told.summary
+        words = f"{told.stand} of {told.scored} scores stand ({facts.name})"
+        words = f"verified by replay: {words}" if whole else f"not verified by replay: {words}"
+        found[told.records] = f"{words}; the summary is not that of the records" if told.summary else words
+    return found
 
 
 def read_agents(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[str]) -> list[AgentResults]:
     """The agents of every evaluation, baselines included. Damage is a line of `problems`."""
-    found: list[tuple[str, str, list[DetailedResult]]] = []  # agent, run, tasks of one benchmark
+    # agent, run, tasks of one benchmark, what a replay of them found
+    found: list[tuple[str, str, list[DetailedResult], str]] = []
+    verified = _verified(outputs, problems)
     for facts, output in outputs:
         baselines = [name for name in output.files if name.startswith("baselines/") and name.count("/") == 2]
         for path in (TASKS, *sorted(name for name in baselines if name.endswith(f"/{TASKS}"))):
@@ -47,11 +83,12 @@ def read_agents(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[st
             parts: dict[tuple[str, str, str], list[DetailedResult]] = {}
             for task in tasks:
                 parts.setdefault((task.agent, task.benchmark, task.edition), []).append(task)
-            found += [(agent, facts.name, part) for (agent, _, _), part in parts.items()]
-    uses = Counter((agent or run, part[0].benchmark, part[0].edition) for agent, run, part in found)
+            replayed = verified.get(output.manifest.files[path].sha256, "")
+            found += [(agent, facts.name, part, replayed) for (agent, _, _), part in parts.items()]
+    uses = Counter((agent or run, part[0].benchmark, part[0].edition) for agent, run, part, _ in found)
     taken: Counter[tuple[str, str, str]] = Counter()
     agents = []
-    for agent, run, part in found:
+    for agent, run, part, replayed in found:
         benchmark, version = part[0].benchmark, part[0].edition
         label = agent or run
         if uses[label, benchmark, version] > 1:
@@ -59,7 +96,7 @@ def read_agents(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[st
         taken[label, benchmark, version] += 1
         if (number := taken[label, benchmark, version]) > 1:
             label = f"{label} #{number}"
-        agents.append(AgentResults(label, run, benchmark, version, tuple(part)))
+        agents.append(AgentResults(label, run, benchmark, version, tuple(part), replayed))
     return agents
 
 

@@ -36,8 +36,12 @@ def side_by_side(report: Report) -> Markup | None:
     for title, agents in by_benchmark(report.agents):
         cards = list(filter(None, (_success(agents), _budget(agents), _failures(agents), _effort(agents))))
         tables = [_groups(agents, name) for name in ("program", "difficulty", "task")]
-        if cards or any(tables):
-            notes = [tag("p", line, class_="note") for line in mixed([(each.label, each.tasks) for each in agents])]
+        if cards or any(tables) or any(each.verified for each in agents):
+            lines = [
+                *mixed([(each.label, each.tasks) for each in agents]),
+                *(f"{each.label}: {each.verified}." for each in agents if each.verified),
+            ]
+            notes = [tag("p", line, class_="note") for line in lines]
             parts.append(tag("div", tag("h3", title), *notes, *filter(None, (*cards, *tables)), class_="stack"))
     if not parts:
         return None

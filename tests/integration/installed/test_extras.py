@@ -44,6 +44,7 @@ WORK = {
     "eval.screenspot": "--config bench.yaml --out out",
     "eval.serve": "mcp --config examples/serve/login.yaml --out out",
     "eval.steps": "--config bench.yaml --out out",
+    "eval.verify": "out --config examples/own/evaluate.yaml --out out",
     "eval.tryout": "'Write a list' --config examples/desktop/tryout.yaml --out out",
 }
 # which need none

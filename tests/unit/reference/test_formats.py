@@ -27,6 +27,7 @@ from eval.records.failures import RULES
 from eval.rollout.loop import TaskRecord
 from eval.scores.summary import MetricRow
 from eval.steps import StepAnswer
+from eval.verify import Verification, VerifiedTask
 from launcher.results import training_records
 from launcher.results.read import Metric, TaskResult
 from tests.support.documented import ROOT
@@ -86,6 +87,8 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "### audit.json": AuditReport,
     "A family of players:": FamilyVerdict,
     "A task of a family:": AuditedTask,
+    "### verified.json": Verification,
+    "The verdict on a record:": VerifiedTask,
     "### responses.jsonl": BenchAnswer,
     "### results/responses.jsonl of ScreenSpot": SpotAnswer,
     **{f"### `record`: {kind.__struct_config__.tag}": kind for kind in (PieceEntry, *RecordWriter.KINDS)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any
@@ -70,6 +71,36 @@ def test_two_revisions_of_a_task_set_stand_in_two_tables(file_store: Store) -> N
         runs.append(write_run(file_store, fake_job(name, outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})]))
     agents = collect(file_store, select(file_store, runs)).agents
     assert [title for title, _ in by_benchmark(agents)] == ["waa 1 (aaaaaaaaaaaa)", "waa 1 (bbbbbbbbbbbb)"]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"stand": 2, "summary": []}, "a: verified by replay: 2 of 2 scores stand (verify)."),
+        ({"stand": 1, "summary": []}, "a: not verified by replay: 1 of 2 scores stand (verify)."),
+        (
+            {"stand": 2, "summary": ["success is missing"]},
+            "a: not verified by replay: 2 of 2 scores stand (verify); the summary is not that of the records.",
+        ),
+        ({"stand": 2, "summary": [], "records": "0" * 64}, None),  # of other records
+        ({"stand": "two", "summary": []}, "verified.json: Expected `int`"),
+    ],
+)
+def test_the_page_says_whether_a_replay_verified_the_scores(
+    file_store: Store, told: dict[str, Any], said: str | None
+) -> None:
+    files = {
+        **eval_files([True, False]),
+        "tasks.jsonl": lines({"task_id": "t", "agent": "a"}, {"task_id": "u", "agent": "a"}),
+    }
+    report = {"records": hashlib.sha256(files["tasks.jsonl"]).hexdigest(), "scored": 2, **told}
+    verified = {"verified.json": json.dumps(report).encode()}
+    runs = [
+        write_run(file_store, fake_job(name, outputs=OUTPUTS), [FakeAttempt(outputs={"results": content})])
+        for name, content in (("evaluate", files), ("verify", verified))
+    ]
+    page = parsed(render(collect(file_store, select(file_store, runs)))).text
+    assert (said in page) if said else ("by replay" not in page)
 
 
 def test_success_within_counts_only_what_was_solved_by_then() -> None:
