@@ -1,4 +1,4 @@
-"""`python -m eval.export osworld|atif|video RESULTS OUT`: results of an evaluation in the formats of others."""
+"""`python -m eval.export osworld|atif|inspect|video RESULTS OUT`: results of an evaluation in the formats of others."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 
 from eval import config as configuration
 from eval.config import ConfigError
-from eval.export import atif, film, osworld
+from eval.export import atif, film, inspect, osworld
 from eval.export.source import new_folder, recorded_tasks
 
 FORMATS = {
     "osworld": "OSWorld's layout of results: traj.jsonl, pictures and result.txt of each task",
     "atif": "ATIF 1.7, the agent trajectory interchange format: a JSON file and pictures of each kept episode",
+    "inspect": "a log of Inspect (inspect_ai) for each agent, with the pictures of kept episodes: `inspect view`",
     "video": "an MP4 of each kept episode, made of its frames with the actions drawn; needs ffmpeg",
 }
 
@@ -39,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if arguments.format == "video":
                 counts = film.write(tasks, out, arguments.seconds)
             else:
-                counts = {"osworld": osworld.write, "atif": atif.write}[arguments.format](tasks, out)
+                counts = {"osworld": osworld.write, "atif": atif.write, "inspect": inspect.write}[arguments.format](
+                    tasks, out
+                )
         except OSError as error:
             raise ConfigError(f"{error.filename or out}: {error.strerror}") from None
         for what, count in counts.items():

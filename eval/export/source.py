@@ -19,11 +19,15 @@ BASELINES = "baselines"
 
 @dataclass(frozen=True)
 class RecordedTask:
-    """A record, and its episode with the folder, where that was kept."""
+    """A record, and its episode with the folder, where that was kept.
+
+    written  when the records were last written, Unix seconds
+    """
 
     record: TaskRecord
     episode: Episode | None
     folder: Path
+    written: float
 
     def picture(self, index: int) -> Path | None:
         """The frame before action `index`; None where there is none."""
@@ -45,6 +49,7 @@ def _of(folder: Path) -> Iterator[RecordedTask]:
         records = jsonl.read(path, TaskRecord)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{path}: {error}") from None
+    written = path.stat().st_mtime if records else 0.0
     for record in records:
         kept = folder / record.episode if record.episode else folder
         if not kept.resolve().is_relative_to(folder.resolve()):
@@ -53,7 +58,7 @@ def _of(folder: Path) -> Iterator[RecordedTask]:
             episode = read_episode(kept) if record.episode and is_complete(kept) else None
         except EpisodeError as error:
             raise ConfigError(str(error)) from None
-        yield RecordedTask(record, episode, kept)
+        yield RecordedTask(record, episode, kept, written)
 
 
 def new_folder(out: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -292,3 +293,36 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+
+
+def test_a_log_of_inspect_has_every_task_and_what_each_answer_showed(tmp_path: Path) -> None:
+    """Inspect's own reader opens such logs in tests/integration/eval/test_export.py."""
+    folder = tmp_path / "results"
+    mixed = Step(
+        index=0,
+        screenshot="",
+        action=DONE,
+        response="both",
+        thought="first look",
+        calls=(ToolCall(name="run_command", id="c", arguments={"command": "ls"}, error="no such tool"),),
+    )
+    unread = Step(index=0, screenshot="", response="hm", parse_error="no action")
+    results(tmp_path, keep(folder, record("a"), [unread, mixed]), record("b", trial=1, seed=8))
+    assert run("inspect", folder, tmp_path / "out") == 0
+    (file,) = (tmp_path / "out").iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\S*_b_one\.json", file.name)
+    log = json.loads(file.read_text())
+    assert [(sample["id"], sample["epoch"]) for sample in log["samples"]] == [("a/7", 1), ("b/8", 2)]
+    user, first, told, second, done, refused = log["samples"][0]["messages"]
+    assert (user["role"], user["content"][0]["text"], len(user["content"])) == ("user", "Do it", 2)
+    assert ("tool_calls" in first, told["role"], told["content"][0]["text"]) == (False, "user", "no action")
+    assert [part["type"] for part in second["content"]] == ["reasoning", "text"]
+    assert [(call["function"], call["arguments"]) for call in second["tool_calls"]] == [
+        ("done", {}),
+        ("run_command", {"command": "ls"}),
+    ]
+    assert [done["tool_call_id"], refused["tool_call_id"]] == [call["id"] for call in second["tool_calls"]]
+    assert ([part["type"] for part in done["content"]], refused["content"][0]["text"]) == (["text"], "no such tool")
+    assert refused["content"][1]["image"].startswith("data:image/png;base64,")
+    score = log["results"]["scores"][0]["metrics"]["success"]
+    assert (score["value"], score["metadata"]["n"]) == (1.0, 2)
