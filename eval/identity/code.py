@@ -35,6 +35,19 @@ class CodePlace(NamedTuple):
     name: str
 
 
+def _statements(source: bytes) -> list[ast.stmt]:
+    """Those of a source file; [] for what is no Python: who imports it says what is wrong."""
+    for again in (True, False):
+        try:
+            return ast.parse(source).body
+        except (SyntaxError, ValueError):
+            break
+        except SystemError:  # Python before 3.11.5, where the garbage collector parses meanwhile, to tell an error
+            if not again:
+                raise
+    return []
+
+
 @dataclass
 class Named:
     """What a definition names. `families`: packages whose modules it imports by a name that it is given."""
@@ -140,11 +153,7 @@ class Sources:
         if (path := next((each for each in files if each.is_file()), None)) is None:
             return None
         module = ParsedModule(name, path, name if path.name == "__init__.py" else name.rpartition(".")[0])
-        try:
-            body = ast.parse(self._bytes(path)).body
-        except (SyntaxError, ValueError):
-            body = []  # who imports it says what is wrong
-        _sort(body, module)
+        _sort(_statements(self._bytes(path)), module)
         imported = {each for place in module.imports.values() for each in (place.module, _inner(place))}
         module.beside = tuple(sorted((imported | module.spelt | {name.rpartition(".")[0]}) - {""}))
         return module

@@ -31,6 +31,10 @@ class AdminClock:
     def add(self, seconds: float) -> None:
         self._base += seconds
 
+    def run(self, speed: float) -> None:
+        """Goes on from now at this speed; 0 stops it."""
+        self._base, self._began, self.speed = self.now(), time.monotonic(), speed
+
 
 class LambdaServer(ThreadingHTTPServer):
     daemon_threads = True
@@ -111,6 +115,7 @@ class Handler(BaseHTTPRequestHandler):
         with server.lock:
             authorization = self.headers.get("Authorization") or ""
             answer = respond(server.cloud, server.clock.now(), method, self.path, authorization, body)
+            server.tick()  # what was terminated runs no more when the caller hears of it
         if answer is None:
             return self._drop()
         self._send(*answer)
@@ -121,6 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         match path.removeprefix("/admin/"):
             case "clock":
                 server.clock.add(float(given.get("add", 0)))
+                server.clock.run(float(given.get("speed", server.clock.speed)))
                 server.tick()
             case "settings":
                 for name, value in given.items():

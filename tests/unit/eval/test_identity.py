@@ -414,6 +414,24 @@ def test_each_module_is_parsed_once(edits: Edits, monkeypatch: pytest.MonkeyPatc
     assert len(parsed) == len(set(parsed)) > 50
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_module_is_parsed_again_where_python_miscounted(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """As Debian's Python 3.11.2 does when its garbage collector formats a traceback meanwhile."""
+    left, real = [SystemError("AST constructor recursion depth mismatch")] * times, ast.parse
+
+    def parse(*given: Any, **named: Any) -> Any:
+        if left:
+            raise left.pop()
+        return real(*given, **named)
+
+    monkeypatch.setattr(ast, "parse", parse)
+    if times == 1:
+        assert Sources().module("eval.desktop") is not None
+    else:
+        with pytest.raises(SystemError):
+            Sources().module("eval.desktop")
+
+
 def test_python_packages_that_a_judge_names_count(edits: Edits, user: UserFiles) -> None:
     """`whole` of the one module names it, `other` of the other does not."""
     found = own(validator="mine.naming:whole")
