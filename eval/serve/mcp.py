@@ -117,14 +117,15 @@ class McpClient:
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise WrongRequest(NO_ARGUMENTS, "tools/call takes a name and arguments")
         try:
-            return await self._shown(await self._done(name, arguments))
+            return await self._shown(await self.perform(name, arguments))
         except RequestRefused as refused:
             return _told(str(refused), {"error": refused.kind})
         except (InfraError, ConfigError) as error:
             why = f"{type(error).__name__}: {error}. This is the desktop's failure, and no score; call start."
             return _told(why, {"error": "infra"})
 
-    async def _done(self, name: str, arguments: dict[str, Any]) -> AfterAnswer:
+    async def perform(self, name: str, arguments: dict[str, Any]) -> AfterAnswer:
+        """Does a call of a tool. Raises WrongRequest, RequestRefused, ConfigError and InfraError."""
         if name == "start":
             try:
                 asked = msgspec.convert(arguments, Begun)

@@ -16,8 +16,16 @@ Schema = dict[str, Any]
 Arguments = Mapping[str, Any]
 PIXEL: Final = {"type": "integer", "minimum": 0}
 TEXT: Final = {"type": "string"}
-KEYS: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-POINT: Final = {"x": PIXEL, "y": PIXEL}
+SAID: Final = {**TEXT, "description": "what to tell about it"}
+KEYS: Final = {"type": "array", "items": TEXT, "minItems": 1, "description": "names of keys, pressed together"}
+POINT: Final = {
+    "x": {**PIXEL, "description": "pixels from the left edge of the picture"},
+    "y": {**PIXEL, "description": "pixels from its upper edge"},
+}
+END: Final = {
+    "x2": {**PIXEL, "description": "where it ends, from the left edge"},
+    "y2": {**PIXEL, "description": "where it ends, from the upper edge"},
+}
 CLICKS: Final = {"left": "click", "right": "right_click", "middle": "middle_click"}
 
 
@@ -73,14 +81,18 @@ ACTIONS: Final[dict[str, ComputerTool]] = {
             "click",
             "Click at a point of the picture, in pixels from its upper left corner.",
             _click,
-            {**POINT, "button": {"enum": list(CLICKS)}, "modifiers": KEYS},
+            {
+                **POINT,
+                "button": {"enum": list(CLICKS), "description": "of the mouse; default left"},
+                "modifiers": {**KEYS, "description": "keys that are held down, such as ctrl"},
+            },
             ("button", "modifiers"),
         ),
         ComputerTool("double_click", "Double-click at a point of the picture.", _same("double_click"), POINT),
+        ComputerTool("drag", "Drag with the left button from x, y to x2, y2.", _same("drag"), {**POINT, **END}),
         ComputerTool(
-            "drag", "Drag with the left button from x, y to x2, y2.", _same("drag"), {**POINT, "x2": PIXEL, "y2": PIXEL}
+            "type", "Type a text into what has the focus.", _same("type"), {"text": {**TEXT, "description": "the text"}}
         ),
-        ComputerTool("type", "Type a text into what has the focus.", _same("type"), {"text": TEXT}),
         ComputerTool("key", 'Press a key, or several at once: ["ctrl", "s"].', _key, {"keys": KEYS}),
         ComputerTool(
             "scroll",
@@ -88,8 +100,8 @@ ACTIONS: Final[dict[str, ComputerTool]] = {
             _same("scroll"),
             {
                 **POINT,
-                "direction": {"enum": ["up", "down", "left", "right"]},
-                "amount": {"type": "number", "exclusiveMinimum": 0},
+                "direction": {"enum": ["up", "down", "left", "right"], "description": "in which direction"},
+                "amount": {"type": "number", "exclusiveMinimum": 0, "description": "clicks of the wheel"},
             },
             ("x", "y", "amount"),
         ),
@@ -97,18 +109,22 @@ ACTIONS: Final[dict[str, ComputerTool]] = {
             "wait",
             "Wait some seconds, and show the screen.",
             _wait,
-            {"seconds": {"type": "number", "minimum": 0}},
+            {"seconds": {"type": "number", "minimum": 0, "description": "how long"}},
             told=True,
         ),
-        ComputerTool("done", "Say that it is done; it is judged.", _same("done"), {"text": TEXT}, ("text",), True),
-        ComputerTool("fail", "Say that the task cannot be done.", _same("fail"), {"text": TEXT}, ("text",), True),
+        ComputerTool("done", "Say that it is done; it is judged.", _same("done"), {"text": SAID}, ("text",), True),
+        ComputerTool("fail", "Say that the task cannot be done.", _same("fail"), {"text": SAID}, ("text",), True),
     )
 }
 
 
 def listed(interface: Interface, *, tasks: bool) -> list[Schema]:
     """The tools of a server. tasks: clients may choose a task."""
-    which: dict[str, Schema] = {"task": TEXT, "seed": PIXEL} if tasks else {}
+    which: dict[str, Schema] = (
+        {"task": {**TEXT, "description": "its id"}, "seed": {**PIXEL, "description": "of its start state"}}
+        if tasks
+        else {}
+    )
     about = "Begin a task: the named one, or the next." if tasks else "Begin with a new desktop."
     start = described("start", f"{about} What went on before is left.", which, tuple(which))
     actions = [tool.listed() for tool in ACTIONS.values() if interface != "tools" or tool.told]
