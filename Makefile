@@ -178,7 +178,7 @@ $(CLIENTS_STAMP): tools/protocol-clients.lock | $(UV)
 	$(UV) pip sync -q --compile-bytecode --python .venv-clients/bin/python --require-hashes tools/protocol-clients.lock
 	@rm -f .venv-clients/.installed-*; touch $@
 
-clients-env: $(CLIENTS_STAMP) ## the official clients of MCP, OpenEnv and Inspect, with which eval.serve and eval.export are tested
+clients-env: $(CLIENTS_STAMP) ## the official clients of MCP, OpenEnv, ORS and Inspect, with which eval.serve and eval.export are tested
 
 LAMBDA_STAMP := .venv-lambda/.installed-$(call STAMP,tools/lambda-clients.lock)
 

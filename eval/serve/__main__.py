@@ -1,7 +1,7 @@
 """Serves desktops to other programs: `python -m eval.serve PROTOCOL --config FILE`.
 
 mcp serves the client that started it by standard input and output, or many with --listen by streamable HTTP; openenv
-serves by WebSocket. What is done is recorded in --out, as an evaluation's results are.
+serves by WebSocket, ors by HTTP. What is done is recorded in --out, as an evaluation's results are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eval.serve.sessions import ClientSessions
 
 TOKEN_VARIABLE: Final = "SERVE_TOKEN"
-PROTOCOLS: Final = ("mcp", "openenv")
+PROTOCOLS: Final = ("mcp", "openenv", "ors")
 DEFAULT: Final = "127.0.0.1:8000"
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -75,12 +75,12 @@ async def serve(protocol: str, config: ServeConfig, out: Path, listen: str | Non
                 await _standard_streams(sessions, asked)
                 return
             from eval.desktops.server.app import listening
-            from eval.serve import mcp_http, openenv
+            from eval.serve import mcp_http, openenv, ors
 
+            faces = {"mcp": mcp_http.make_app, "openenv": openenv.make_app, "ors": ors.make_app}
             local = listen.startswith("unix:")
-            face = openenv if protocol == "openenv" else mcp_http
             loopback = listen.rpartition(":")[0].strip("[]") in LOOPBACK
-            app = face.make_app(sessions, None if local else token, loopback=loopback)
+            app = faces[protocol](sessions, None if local else token, loopback=loopback)
             try:
                 address = await stack.enter_async_context(listening(app, listen))
             except OSError as error:
@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> int:
         config = configuration.load(Path(arguments.config), ServeConfig)
         config.check()
-        listen = arguments.listen or (DEFAULT if arguments.protocol == "openenv" else None)
+        listen = arguments.listen or (None if arguments.protocol == "mcp" else DEFAULT)
         token = given_token(arguments.token_file, TOKEN_VARIABLE)
         if listen is not None and not listen.startswith("unix:") and not token:
             raise ConfigError(f"--listen {listen} needs a token: --token-file FILE, or ${TOKEN_VARIABLE}")

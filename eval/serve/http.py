@@ -19,6 +19,7 @@ from eval.desktops.server.app import LOOPBACK, error_reply
 
 BODY_LIMIT: Final = 1 << 20
 HEALTH: Final = "/health"
+API_KEY: Final = "X-API-Key"  # where clients of the Open Reward Standard have the token
 # The kernel asks a silent peer, so a client that only thinks is not taken for a dead one: gone after 8 s at most
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 2), ("TCP_USER_TIMEOUT", 8000))
 
@@ -49,7 +50,7 @@ def guarded(token: str | None, *, loopback: bool) -> Middleware:
         if loopback and host not in LOOPBACK:
             return error_reply(403, "not_allowed", "this address is for programs of this machine (Host)")
         if token is not None and request.path != HEALTH:
-            sent = given(request.headers.get("Authorization", ""))
+            sent = request.headers.get(API_KEY) or given(request.headers.get("Authorization", ""))
             if not hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), token.encode()):
                 return error_reply(401, "unauthorized", "the token is missing or wrong (Authorization: Bearer TOKEN)")
         return await handler(request)

@@ -49,7 +49,7 @@ TOOLS: Final = {
     "chromium": Tool("a browser", _debian("chromium"), ("chromium",)),
     "cluster": Tool("a Kubernetes", "make cluster-tools (needs Go), and run the tests as root"),
     "colocate": Tool("vLLM with TRL", f"{_debian('libnuma1')}; make colocate-env", (".venv-colocate/bin/python",)),
-    "clients": Tool("the clients of MCP, OpenEnv and Inspect", "make clients-env", (".venv-clients/bin/python",)),
+    "clients": Tool("the clients of MCP, OpenEnv, ORS and Inspect", "make clients-env", (".venv-clients/bin/python",)),
     "compilers": Tool("C and C++ compilers", _debian("gcc", "g++", "python3-dev"), ("gcc", "g++", "as", "ld")),
     "debian-python": Tool("Debian's Python", _debian("python3", "util-linux"), ("/usr/bin/python3", "setpriv")),
     "desktop": Tool(

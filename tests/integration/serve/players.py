@@ -82,6 +82,32 @@ async def mcp(asked: dict[str, Any]) -> list[dict[str, Any]]:
     return out
 
 
+async def ors(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    from ors.client import AsyncORS
+
+    client = AsyncORS(base_url=asked["where"], api_key=asked["token"])  # it closes its connections when it is deleted
+    environment = client.environment("desktops")
+    (split,) = await environment.list_splits()
+    tasks = {(each.task_spec["task_id"], each.task_spec["seed"]): each for each in await environment.list_tasks(split)}
+    assert await environment.num_tasks(split) == len(tasks)
+    out = []
+    for episode in asked["episodes"]:
+        async with environment.session(tasks[episode["task"], episode["seed"]]) as session:
+            tools = {tool.name for tool in await session.list_tools()}
+            text, picture = await session.get_prompt()
+            assert text.text == tasks[episode["task"], episode["seed"]].task_spec["instruction"]
+            pictures = [digest(picture.data)]
+            for action in episode["actions"]:
+                name, arguments = call_of(action, asked["size"])
+                assert name in tools
+                result = await session.call_tool(name, arguments)
+                pictures.append(digest(result.blocks[-1].data))
+            seen = {"score": result.reward, "done": result.finished, "success": result.metadata.get("success")}
+            out.append({**seen, "pictures": pictures})
+    return out
+
+
 if __name__ == "__main__":
     given = json.load(sys.stdin)
-    print(json.dumps(openenv(given) if sys.argv[1] == "openenv" else asyncio.run(mcp(given))))
+    players = {"mcp": mcp, "ors": ors}
+    print(json.dumps(openenv(given) if sys.argv[1] == "openenv" else asyncio.run(players[sys.argv[1]](given))))

@@ -26,7 +26,7 @@ from tests.support.serving import TOKEN, command, served
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(1200)]
 PYTHON: Final = ROOT / ".venv-clients/bin/python"
-FACES: Final = ("openenv", "mcp", "mcp stdio")
+FACES: Final = ("openenv", "mcp", "mcp stdio", "ors")
 LOGIN: Final = {"environment": "login", "options": {}, "seed": 1000000}
 NOTES: Final = {"environment": "desktop", "options": {"tree": False}, "seed": 1000000}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import signal
 import stat
 import subprocess
@@ -25,7 +26,7 @@ LOGIN: Final[dict[str, Any]] = {
     "limits": {"concurrency": 2},
 }
 BEARER: Final = {"Authorization": f"Bearer {TOKEN}"}
-PATHS: Final = {"openenv": "/schema", "mcp": "/mcp"}
+PATHS: Final = {"openenv": "/schema", "mcp": "/mcp", "ors": "/list_environments"}
 OPEN: Final = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -252,6 +253,91 @@ asyncio.run(main())
 def test_an_mcp_client_that_is_killed_gives_its_desktop_back(tmp_path: Path) -> None:
     with served("mcp", tmp_path, LOGIN) as server:
         killed(server.url, STREAMING)
+        gone(server, 1)
+
+
+async def ors(
+    web: aiohttp.ClientSession, url: str, path: str, body: Any = None, session: str = "one"
+) -> tuple[int, str]:
+    """(status, text) of a request as clients of the Open Reward Standard send it: POST with a body, else GET."""
+    headers = {"X-API-Key": TOKEN, "X-Session-ID": session}
+    async with web.request("GET" if body is None else "POST", url + path, json=body, headers=headers) as response:
+        return response.status, await response.text()
+
+
+def events(text: str) -> tuple[str, Any]:
+    """(name of the call, its result) of a stream."""
+    found = re.findall(r"event: (\w+)\ndata: (.*)\n", text)
+    assert found[0][0] == "task_id", text
+    if found[-1][0] == "error":
+        return found[0][1], found[-1][1]
+    return found[0][1], json.loads("".join(data for event, data in found if event in ("chunk", "end")))
+
+
+def test_ors_tells_what_it_cannot_do(tmp_path: Path) -> None:
+    task = {"task_id": "login-1000001", "seed": 1000001}
+    wrong: list[tuple[str, Any, int]] = [
+        ("/desktops/tasks", {"split": "all"}, 400),
+        ("/desktops/task", {"split": "test", "index": 5}, 400),
+        ("/desktops/task", {"split": 3}, 400),
+        ("/create", {}, 400),
+        ("/create", {"split": "train", "index": 0}, 400),
+        ("/create", {"env_name": "other", "task_spec": task}, 404),
+        ("/create", {"task_spec": task, "secrets": {"a": "b"}}, 400),
+        ("/ping", {}, 404),
+        ("/desktops/call", {"name": "done", "input": {}}, 404),
+        ("/desktops/prompt", None, 404),
+    ]
+
+    async def do(web: aiohttp.ClientSession) -> None:
+        for path, body, status in wrong:
+            found, text = await ors(web, url, path, body)
+            assert (path, found) == (path, status)
+            assert json.loads(text)["detail"]
+        _, last = await ors(web, url, "/desktops/task_range", {"split": "test", "start": -2})
+        assert [each["seed"] for each in json.loads(last)["tasks"]] == [1000003, 1000004]
+        assert (await ors(web, url, "/create", {"task_spec": task}))[0] == 200
+        assert (await ors(web, url, "/create", {"task_spec": task}))[0] == 400  # the name is taken
+        assert (await ors(web, url, "/create", {"split": "test", "index": 0}, "two"))[0] == 200
+        first, second = [(await ors(web, url, "/desktops/prompt", None, name))[1] for name in ("one", "two")]
+        assert json.loads(first)[0] != json.loads(second)[0]
+        name, refused = events((await ors(web, url, "/desktops/call", {"name": "fly", "input": {}}))[1])
+        assert refused["ok"] is True  # an answer that is no action, as in an evaluation
+        assert (refused["output"]["finished"], refused["output"]["reward"]) == (True, 0.0)
+        again = events((await ors(web, url, "/desktops/call", {"name": "", "task_id": name}))[1])
+        assert again == (name, refused)  # whoever lost the connection gets the same result, and nothing is done twice
+        assert "there is no such call" in (await ors(web, url, "/desktops/call", {"name": "", "task_id": "other"}))[1]
+        _, over = events((await ors(web, url, "/desktops/call", {"name": "done", "input": {}}))[1])
+        assert over["ok"] is False
+        assert (await ors(web, url, "/delete", {}, "two"))[0] == 200
+        assert (await ors(web, url, "/ping", {}, "two"))[0] == 404
+
+    with served("ors", tmp_path, LOGIN) as server:
+        url = server.url
+        asked(do)
+        assert sorted(record.outcome for record in ended(server, 2)) == ["infra", "scored"]
+
+
+PINGING: Final = """
+import asyncio, sys
+sys.path.insert(0, ".")
+import aiohttp
+from tests.integration.serve.test_http import ors
+async def main():
+    async with aiohttp.ClientSession() as web:
+        await ors(web, sys.argv[1], "/create", {"split": "test", "index": 0})
+        assert (await ors(web, sys.argv[1], "/desktops/prompt"))[0] == 200
+        print("begun", flush=True)
+        while True:
+            await asyncio.sleep(10)
+            await ors(web, sys.argv[1], "/ping", {})
+asyncio.run(main())
+"""
+
+
+def test_an_ors_client_that_is_killed_gives_its_desktop_back(tmp_path: Path) -> None:
+    with served("ors", tmp_path, LOGIN) as server:
+        killed(server.url, PINGING)
         gone(server, 1)
 
 
