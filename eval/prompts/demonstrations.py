@@ -1,8 +1,8 @@
 """Demonstrations: episodes that a prompt shows before the task, and the rules that choose them.
 
 Training and evaluation read them from episode folders through the same code. An episode belongs to a family (`family`);
-a demonstration for a task is another episode of the same family that succeeded, never one of the same task and seed,
-whose actions would be the answer.
+a demonstration for a task is another episode of the same family that succeeded, or that a person recorded and nobody
+judged, never one of the same task and seed, whose actions would be the answer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DemonstrationConfig(Config, frozen=True):
     images    of the demonstration that are shown at most: the first step's, and others spread evenly
     steps     of it that are told at most, from the first on
     thought   whether its steps' thoughts are told
-    rule      right: a successful episode of the task's family, not of the same task and seed
+    rule      right: a successful episode, or a person's recording, of the task's family, not of the same task and seed
               wrong: one of another family, with the same instruction if there is one
               control: as long as the right one in steps, characters and pixels, but saying nothing
               none: no demonstration
@@ -177,6 +177,12 @@ def demonstrate(episode: Episode, frame: FrameOf) -> Demonstration:
     return Demonstration(episode.goal or episode.instruction, tuple(steps))
 
 
+def _can_be_shown(episode: Episode) -> bool:
+    """Whether it succeeded; of a person's recording it is enough that nobody judged it, as at training."""
+    unjudged = episode.success is None and episode.outcome == "scored" and episode.source == "human"
+    return bool(episode.success or unjudged) and any(step.action is not None for step in episode.steps)
+
+
 @dataclass(frozen=True)
 class PoolEntry:
     """An episode that can be shown."""
@@ -189,7 +195,8 @@ class PoolEntry:
 
 
 class Pool:
-    """The episodes to choose from: only those that succeeded. A chosen episode is read when it is used, not before."""
+    """The episodes to choose from: those that succeeded, and recordings of people. A chosen one is read when it is
+    used, not before."""
 
     def __init__(self, entries: Iterable[PoolEntry]) -> None:
         self.entries = sorted(entries, key=lambda entry: entry.episode_id)
@@ -214,7 +221,7 @@ class Pool:
                 read,
             )
             for episode, read in episodes
-            if episode.success and any(step.action is not None for step in episode.steps)
+            if _can_be_shown(episode)
         )
 
     @classmethod

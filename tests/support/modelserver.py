@@ -35,8 +35,8 @@ class ModelServer:
 
 
 @contextmanager
-def serving(answer: Callable[[dict[str, Any], int], Reply]) -> Iterator[ModelServer]:
-    """A server on a free port; `answer` is given the request's JSON and its number, from 0."""
+def serving(answer: Callable[[dict[str, Any], int], Reply], port: int = 0) -> Iterator[ModelServer]:
+    """A server, on a free port by default; `answer` is given the request's JSON and its number, from 0."""
     over = threading.Event()
     lock = threading.Lock()
 
@@ -76,7 +76,7 @@ def serving(answer: Callable[[dict[str, Any], int], Reply]) -> Iterator[ModelSer
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as listener:
         listener.daemon_threads = True
         server = ModelServer(f"http://127.0.0.1:{listener.server_address[1]}")
         thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

@@ -44,7 +44,7 @@ def screen(pressed: int | None) -> Image.Image:
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """18 recordings of a person: three of each setting, under other words."""
+    """18 recordings of a person, which nobody judged: three of each setting, under other words."""
     root = tmp_path_factory.mktemp("recordings")
     for number, setting in enumerate(SETTINGS):
         for at, text in enumerate((f"Switch the {setting} on", f"{setting} on, please", f"I want the {setting}")):
@@ -53,7 +53,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
             done = tuple(Step(index=i, screenshot=frame_name(i), action=a) for i, a in enumerate(actions))
             name = f"recording-{number}-{at}"
             episode = Episode(
-                episode_id=name, task_id=name, instruction=text, screen=(200, 100), success=True, steps=done
+                episode_id=name, task_id=name, instruction=text, screen=(200, 100), source="human", steps=done
             )
             write_episode(root / name, episode, [screen(None), screen(number), screen(number)])
     return root

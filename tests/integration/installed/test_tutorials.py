@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import installed
 from tests.support.documented import ROOT, blocks, inline
+from tests.support.modelserver import Reply, completion, serving
 
 TUTORIALS = ("demo", "own-folder", "own-task", "recordings")
 # tests/integration/monitor/test_tutorial.py types the first, tests/integration/documents/test_days.py the days
@@ -56,11 +58,16 @@ def test_the_first_tutorial_with_fewer_steps(work: Path) -> None:
     assert str(ROOT) not in where.stdout
 
 
+def done_at_once(_: dict[str, Any], __: int) -> Reply:
+    return Reply(completion("Action: DONE()"))
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("tutorial", TUTORIALS)
 def test_each_tutorial_whole(tutorial: str, work: Path) -> None:
-    follow(tutorial, work)
+    with serving(done_at_once, 8000):  # the served model that `recordings` asks in the end
+        follow(tutorial, work)
 
 
 def test_every_tutorial_is_here() -> None:

@@ -80,6 +80,8 @@ def test_the_right_one_is_a_success_of_the_family_and_never_the_task_itself(tmp_
     write(tmp_path, "again", task_id="app-1")  # another try at task 1: its actions would be the answer
     write(tmp_path, "failed", task_id="app-8", success=False)
     write(tmp_path, "unjudged", task_id="app-9", success=None)
+    write(tmp_path, "person failed", task_id="app-9", success=False, source="human")
+    write(tmp_path, "person cut off", task_id="app-9", success=None, outcome="infra", source="human")
     write(tmp_path, "other", task_id="mail-1")
     pool = Pool.folder(tmp_path)
     chosen = {shown(pool, task("app-1"), seed=seed) for seed in range(50)}
@@ -92,6 +94,11 @@ def test_the_right_one_is_a_success_of_the_family_and_never_the_task_itself(tmp_
     }
     assert shown(pool, task("mail-1")) is None
     assert shown(pool, task("chess-1")) is None
+
+
+def test_what_a_person_recorded_and_nobody_judged_is_shown(tmp_path: Path) -> None:
+    write(tmp_path, "a1", success=None, source="human")
+    assert shown(Pool.folder(tmp_path), task("app-2")) == "Do a1"
 
 
 def test_the_choice_is_the_same_each_time_and_differs_between_tasks(tmp_path: Path) -> None:
