@@ -139,7 +139,7 @@ def resolve_loaded(
 def render(jobs: Jobs) -> dict[str, str]:
     """Returns exactly what `submit` would send: file name -> YAML text. Changes nothing and uses no network. Raises
     BadInput."""
-    from launcher.spec.resolve.positions import with_positions
+    from launcher.spec.resolve.group import with_positions
     from launcher.verbs.render import renderer
 
     documents: dict[str, str] = {}
@@ -176,7 +176,7 @@ def submit(
     from launcher.spec.code.environment import check_environment, local_environment, store_environment
     from launcher.spec.code.own_files import remember_outputs
     from launcher.spec.resolve.blocks import check_wait, of_machine
-    from launcher.spec.resolve.positions import with_positions
+    from launcher.spec.resolve.group import with_positions
     from launcher.store import open_store
     from launcher.store.known_stores import memory
     from launcher.userdata.cluster_contexts import remember

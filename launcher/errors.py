@@ -52,7 +52,7 @@ class BadInput(SlipwayError, ValueError):
 
 def refused(lines: Iterable[tuple[str, str]]) -> BadInput:
     """The error of a backend that refuses jobs. `lines`: (a job's name, `field: what; allowed: ...`). The caller knows
-    in which file each field is (`launcher.spec.resolve.positions.with_positions`)."""
+    in which file each field is (`launcher.spec.resolve.group.with_positions`)."""
     problems = []
     for name, line in lines:
         field, _, rest = line.partition(": ")

@@ -34,7 +34,7 @@ TESTS = {  # file -> (whether the exhaustive check calls it, its unit tests)
     "launcher/protocol/verdict.py": (True, UNIT),
     "launcher/protocol/decide.py": (True, UNIT),
     "launcher/protocol/reaping.py": (True, UNIT),
-    "launcher/protocol/rounds.py": (False, ["tests/contract/protocol/test_rounds.py"]),
+    "launcher/protocol/steps.py": (False, ["tests/contract/protocol/test_rounds.py"]),
     "launcher/protocol/facts.py": (True, UNIT),
     "launcher/protocol/fold.py": (False, UNIT),
     "launcher/protocol/view.py": (False, UNIT),

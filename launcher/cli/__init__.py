@@ -118,9 +118,7 @@ def _main(arguments: list[str]) -> int:
         return 0
     verb, rest = arguments[0], arguments[1:]
     if verb not in VERBS:
-        from launcher.cli.other_programs_verbs import verb_meant
-
-        near = verb_meant(verb, VERBS)
+        near = verb_meant(verb)
         hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2
@@ -132,5 +130,37 @@ def _main(arguments: list[str]) -> int:
     return call(verb, VERBS[verb][0], rest)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+# The verbs of programs that users of this one know: kubectl, docker, SkyPilot, dstack, az and git. They answer an
+# unknown verb.
+
+_OF = {
+    "submit": ("apply", "create", "launch", "start", "train", "up"),
+    "status": ("describe", "get", "history", "inspect", "job", "jobs", "list", "ls", "ps", "runs", "show", "watch"),
+    "cancel": ("abort", "delete", "destroy", "down", "end", "kill", "stop", "terminate"),
+    "logs": ("attach", "follow", "log", "tail"),
+    "gather": ("copy", "cp", "download", "fetch", "pull", "sync"),
+    "exec": ("bash", "sh", "shell", "ssh"),
+    "forward": ("port", "port-forward", "tunnel"),
+    "retry": ("relaunch", "rerun", "restart", "resume"),
+    "doctor": ("check", "config", "info", "login", "whoami"),
+    "queues": ("queue",),
+    "results": ("metrics", "result", "scores"),
+    "monitor": ("dashboard", "ui", "web"),
+    "images": ("build", "image"),
+    "cost": ("bill", "price"),
+    "gc": ("prune",),
+    "--version": ("version",),
+    "--help": ("usage",),
+}
+MEANS = {word: verb for verb, words in _OF.items() for word in words}
+
+
+def verb_meant(word: str) -> str:
+    """The one of our `verbs` that this word probably stands for, or ""."""
+    from difflib import get_close_matches
+
+    known = word.lower()
+    if known in VERBS or known in MEANS:
+        return MEANS.get(known, known)
+    near = get_close_matches(known, [*VERBS, *MEANS], n=1)
+    return MEANS.get(near[0], near[0]) if near else ""

@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from launcher import safe_text, wait_hint
-from launcher.cli import process, store_check
+from launcher.cli import process
 from launcher.errors import BadInput
 
 _JOBS = ("init", "run")  # verbs that print what a user goes on to write
@@ -56,7 +57,7 @@ def call(verb: str, module_name: str, arguments: Sequence[str]) -> int:
     module = import_module(module_name)
     args = parser(verb, module_name).parse_args(list(arguments))
     if hasattr(args, "store"):
-        store_check.check(verb, args.store)
+        check_store(verb, args.store)
     if verb not in _JOBS and process.to_a_file():
         # before anything is printed: a table that was written into a project's folder is no part of its code
         from launcher.spec.code.own_files import remember_outputs
@@ -124,3 +125,26 @@ def parse_labels(texts: Sequence[str]) -> dict[str, str | None]:
                 raise BadInput(f"-l {text}: a label is KEY or KEY=VALUE")
             labels[key] = value if separator else None
     return labels
+
+
+# Refuses a store that --store or SLIPWAY_STORE names and that does not exist, for every verb that creates no store.
+
+# verbs that create a store, `render`, which reads none, and `doctor`, which has its own message
+_NOT_ASKED = frozenset(("submit", "push", "run", "dev", "render", "doctor"))
+
+
+def check_store(verb: str, given: str | None) -> None:
+    """Raises NotFound when a named folder is no store; object stores are checked by the verb itself. `given`: the value
+    of --store."""
+    if verb in _NOT_ASKED:
+        return
+    origin, text = ("--store", given) if given else ("SLIPWAY_STORE", os.environ.get("SLIPWAY_STORE", ""))
+    if not text or ("://" in text and not text.startswith("file://")):
+        return
+    from launcher.errors import NotFound
+    from launcher.spec.profile import absolute_store
+    from launcher.store.opening import absence
+
+    url = absolute_store(text, Path.cwd(), Path(os.environ.get("HOME") or Path.home()))
+    if why := absence(url):
+        raise NotFound(f"{origin}: no store at {url.removeprefix('file://')}: {why}; the first submit creates it")

@@ -9,8 +9,8 @@ from typing import Final
 from launcher.store import manifest as manifests
 from launcher.store.base import Meta, Store
 from launcher.store.layout import LOG, METRICS, AttemptKeys, RunKeys, live_manifests, live_version, span
-from launcher.store.live import final_key
 from launcher.store.logs import cover
+from launcher.store.manifest import final_key
 
 MARKER, MANIFEST, BYTES, RECORD = range(4)  # the order in which they are deleted
 _RECORDS: Final = ("claim", "beat", "exit", "endpoints", "formed.json", "broken.json")

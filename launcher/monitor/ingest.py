@@ -24,13 +24,12 @@ from launcher.clock import boottime
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor import search_index, tables
 from launcher.monitor.database import written
-from launcher.monitor.notice_ingest import NoticeFollower
+from launcher.monitor.notice_ingest import NoticeFollower, follow_verdicts
 from launcher.monitor.result_ingest import BATCH, FreshOutput, ResultIngest, drop_output, in_order
 from launcher.monitor.row_writer import drop_runs, mark, put, put_runs
 from launcher.monitor.rows import Row, rows_of, run_id, text
 from launcher.monitor.tables import identify
 from launcher.monitor.training_ingest import TrainingIngest
-from launcher.monitor.verdict_ingest import follow_verdicts
 from launcher.protocol.deleted import read_deleted
 from launcher.protocol.read import read_run
 from launcher.protocol.view import RunView
@@ -38,8 +37,7 @@ from launcher.results.read import StoredOutput
 from launcher.store.base import Store
 from launcher.store.find import group_of, read_group
 from launcher.store.layout import GROUPS, MANIFEST, RunKeys
-from launcher.store.live import find_output
-from launcher.store.manifest import Manifest
+from launcher.store.manifest import Manifest, find_output
 from launcher.store.proof import runs_of
 
 PAUSE: Final = 0.5  # seconds between two passes over a folder

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
@@ -131,3 +132,42 @@ class EndObject(NamedTuple):
 
 class PutGroup(NamedTuple):
     """Put the group's record and its budget, complete records of work, and guard the inputs against deletion."""
+
+
+# The order in which a submit takes the steps of a group's runs: `decide.submit` names the next step of each run, runs
+# at the same step take it together, and the earliest step comes first.
+#
+# First comes what may not be undone: every job.json, so that a submit that dies can be repeated from the store. Then
+# follow the group's record and what the group may cost, before a backend starts one of its runs. An object that is not
+# ours is refused before anything is given to the backend. One call of `backend.submit` for all runs comes last.
+
+Step = (
+    PutJob | LookUp | Refuse | Attached | CancelThere | ReportResult | Finish
+    | LookForWork | Adopt | Submit
+)  # fmt: skip
+ORDER: Final[tuple[type, ...]] = (
+    LookUp,
+    Refuse,
+    Attached,
+    CancelThere,
+    ReportResult,
+    Finish,
+    LookForWork,
+    Adopt,
+    Submit,
+)
+
+
+def next_round(pending: Mapping[str, Step], grouped: bool) -> tuple[type, tuple[str, ...]]:
+    """(the kind of step to take now, the runs that take it together). `pending`: run -> its next step, for every run
+    that is not done; `grouped`: the group's record is written, or only a plan is made."""
+    first = _at(pending, PutJob)
+    if first:
+        return PutJob, first
+    if not grouped:
+        return PutGroup, tuple(pending)
+    return next((kind, runs) for kind in ORDER if (runs := _at(pending, kind)))
+
+
+def _at(pending: Mapping[str, Step], kind: type) -> tuple[str, ...]:
+    return tuple(run for run, step in pending.items() if isinstance(step, kind))

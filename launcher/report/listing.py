@@ -7,8 +7,7 @@ from typing import Final
 
 from launcher.report.collect import Report
 from launcher.report.episodes import ShownEpisode
-from launcher.report.html import Markup, data, tag
-from launcher.report.parts import badge, duration
+from launcher.report.html import Markup, badge, data, duration, tag
 from launcher.report.replays import FINAL_SCREEN, Replay
 from launcher.results.text import money
 

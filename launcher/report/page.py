@@ -13,9 +13,8 @@ from typing import Any
 
 from launcher.report.collect import Report, collect
 from launcher.report.episodes import TEXT_BYTES, cut_texts
-from launcher.report.html import Markup, join, tag
+from launcher.report.html import Markup, badge, duration, join, table, tag, when
 from launcher.report.listing import episode_list
-from launcher.report.parts import badge, duration, table, when
 from launcher.report.pictures import ReportPictures
 from launcher.report.sections import curve_charts, plots, samples, time_line
 from launcher.report.side_by_side import side_by_side

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launcher.report.collect import AttemptLine, Picture, Report
-from launcher.report.html import Markup, tag
+from launcher.report.html import Markup, badge, duration, table, tag, when
 from launcher.report.metrics import Curves
-from launcher.report.parts import badge, duration, table, when
 from launcher.report.svg import curves
 
 

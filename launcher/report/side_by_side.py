@@ -17,8 +17,7 @@ from launcher.report.agents import (
     solved_within,
 )
 from launcher.report.collect import Report
-from launcher.report.html import Markup, join, tag
-from launcher.report.parts import duration, table
+from launcher.report.html import Markup, duration, join, table, tag
 from launcher.report.svg import RateEstimate, Series, curves, estimates
 from launcher.results.identity import mixed
 from launcher.results.text import money

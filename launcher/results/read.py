@@ -13,8 +13,7 @@ from launcher.decoding import decode
 from launcher.errors import NotFound, SlipwayError
 from launcher.store.base import Store
 from launcher.store.layout import AttemptKeys, RunKeys
-from launcher.store.live import find_output
-from launcher.store.manifest import Manifest, key_of
+from launcher.store.manifest import Manifest, find_output, key_of
 
 RESULTS = "results"  # the output whose files the launcher can read
 STEPWISE = "agentnetbench"  # its task ids are TRAJECTORY/STEP

@@ -11,7 +11,7 @@ import msgspec
 from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreachable
 from launcher.parallel import Threads
 from launcher.spec.hashing import decode_job
-from launcher.spec.resolve.variant_label import label_of
+from launcher.spec.resolve.matrix_inputs import label_of
 from launcher.store.base import Meta, Store
 from launcher.store.find import GroupRecord, group_of, groups_by_age, groups_from, read_group, runs_from, runs_of_job
 from launcher.store.layout import RunKeys

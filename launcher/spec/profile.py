@@ -21,8 +21,7 @@ from launcher.spec.check.schema import BLOCKS, IMAGE
 from launcher.spec.secrets.disclosure import OF_STORE, of_store
 from launcher.spec.values.problems import Problems, near, show
 from launcher.spec.values.source import Route, YamlDocument, read_file
-from launcher.spec.values.structures import Field, Forms, MapOf, Struct
-from launcher.spec.values.texts import LABEL_KEY, LABEL_VALUE, PLACES
+from launcher.spec.values.structures import LABEL_KEY, LABEL_VALUE, PLACES, Field, Forms, MapOf, Struct
 from launcher.spec.values.types import MONEY, Choice, Context, Text
 
 FILE: Final = "slipway.yaml"

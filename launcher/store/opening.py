@@ -1,4 +1,4 @@
-"""Opens the store of a URL."""
+"""Opens the store of a URL, and tells whether there is one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from launcher.errors import BadInput
-from launcher.store.base import DEADLINE, Store
+from launcher.store.base import DEADLINE, TEMPORARY, Store
+from launcher.store.layout import MARKER, ROOMS
 
 
 def open_store(url: str, *, deadline: float = DEADLINE, there: bool = False) -> Store:
@@ -57,3 +59,25 @@ def make_store(store: Store, marked: Path | None = None) -> None:
         with suppress(OSError):  # it only saves a request
             marked.parent.mkdir(parents=True, exist_ok=True)
             marked.touch()
+
+
+MISSING: Final = "the folder does not exist"
+EMPTY: Final = "the folder is empty"
+
+
+def absence(url: str) -> str:
+    """Why there is no store at a file:// URL: MISSING, EMPTY or another reason; "" if there is one. Returns "" for
+    object stores, without a request."""
+    if not url.startswith("file://"):
+        return ""
+    try:
+        names = set(os.listdir(url.removeprefix("file://")))  # noqa: PTH208 - a set of names
+    except FileNotFoundError:
+        return MISSING
+    except NotADirectoryError:
+        return "it is not a folder"
+    except OSError as error:
+        return str(error.strerror)
+    if names <= {TEMPORARY}:
+        return EMPTY
+    return "" if names & {*ROOMS, MARKER} else f"it holds none of {', '.join(sorted(ROOMS))}"

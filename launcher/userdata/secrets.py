@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from launcher.errors import BadInput, NotFound, SlipwayError
 from launcher.files import replace
-from launcher.spec.values.texts import LOCAL_PLACE
+from launcher.spec.values.structures import LOCAL_PLACE
 
 SERVICE: Final = "slipway"  # the service name in the keyring
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

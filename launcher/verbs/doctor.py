@@ -20,12 +20,11 @@ from launcher.spec.backends import Traits, backends
 from launcher.spec.code.distributions import installed
 from launcher.spec.code.environment import OWN
 from launcher.spec.profile import Profile, load_profile
-from launcher.store.absent import EMPTY, MISSING, absence
 from launcher.store.base import Store
-from launcher.store.check import conditional_puts_hold
 from launcher.store.file import FileStore
 from launcher.store.layout import CHECKS
-from launcher.store.opening import open_store
+from launcher.store.opening import EMPTY, MISSING, absence, open_store
+from launcher.store.proof import conditional_puts_hold
 from launcher.trees import document
 
 DEADLINE: Final = 10.0  # seconds for which one call to the store may retry: the user is waiting

@@ -26,7 +26,7 @@ from launcher.results.run_cost import HANDLE, REFUSED, STATE, HeldTime, held_tim
 from launcher.spec.model import Limits, ResolvedJob
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
-from launcher.spec.resolve.variant_label import label_of
+from launcher.spec.resolve.matrix_inputs import label_of
 from launcher.spec.turns import order
 from launcher.store.base import Store, settable
 from launcher.store.layout import RUNS, WORKS, RunKeys, work_run

@@ -2,7 +2,7 @@
 missing. The block **submit** of docs/explanation/protocol.md has the details.
 
 Every step can be repeated, so the same command repairs a crash or a lost response at any point.
-`launcher.protocol.decide.submit` names the next step of each run, `launcher.protocol.rounds` the order in which a group
+`launcher.protocol.decide.submit` names the next step of each run, `launcher.protocol.steps` the order in which a group
 takes them, and `launcher.verbs.submit_steps` takes them. Here is what comes before: everything that can refuse the
 group without leaving a trace.
 """
@@ -84,7 +84,7 @@ def submit(
         compare_ended(backend, [pending.view for pending in ones.values()])
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
-            from launcher.verbs.difference import only_code_or_packages_differ
+            from launcher.verbs.overlays import only_code_or_packages_differ
 
             for line in only_code_or_packages_differ(store, group, unknown, overlays or {}, environment):
                 tell(line)
@@ -133,7 +133,7 @@ def check_store(store: Store, checked: Path | None) -> None:
     marker = entry(checked, store.url)
     if marker.exists():
         return
-    from launcher.store.check import conditional_puts_hold
+    from launcher.store.proof import conditional_puts_hold
 
     conditional_puts_hold(store)
     try:

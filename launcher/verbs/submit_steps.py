@@ -1,5 +1,5 @@
 """Takes the steps of a submit: for each kind of step, what it reads and writes for all the runs that take it together.
-`launcher.protocol.decide.submit` names each run's next step, `launcher.protocol.rounds` says in which order.
+`launcher.protocol.decide.submit` names each run's next step, `launcher.protocol.steps` says in which order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from launcher.protocol.facts import facts
 from launcher.protocol.finish import adopt, complete_works, finish, lacks_works, nowhere
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Deleted, Result
-from launcher.protocol.rounds import next_round
+from launcher.protocol.steps import next_round
 from launcher.protocol.view import RunView
 from launcher.spec.backends import traits
 from launcher.spec.hashing import decode_job, encode_job, run_hash

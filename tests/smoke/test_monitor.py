@@ -13,11 +13,11 @@ from starlette.types import ASGIApp
 
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
-from launcher.monitor.server.app import application
 from launcher.monitor.server.entry import EntryCodes
 from launcher.monitor.server.live.desktops import LiveDesktops
 from launcher.monitor.server.pages.monitor_pages import MonitorPages
 from launcher.monitor.server.queries.runs import Queries
+from launcher.monitor.server.serve import application
 from launcher.monitor.server.stream import Hub
 from launcher.monitor.server.waiting_reasons import WaitingReasons
 from launcher.protocol.records import Beat

@@ -11,11 +11,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from launcher.backends.azureml import names, rest
-from launcher.backends.azureml.overdue import overdue
 from launcher.backends.azureml.pool import READY, InstancePool, PoolInstance, PoolRun, by_run, ours
 from launcher.backends.azureml.render import COMMAND, INSTANCE, parse, render
 from launcher.backends.azureml.resources import ADDRESSES, DISKS
-from launcher.backends.azureml.unused import end_unused
+from launcher.backends.azureml.unused import end_unused, overdue
 from launcher.backends.azureml.workspace import (
     PATIENCE,
     AzureRefused,

@@ -9,8 +9,7 @@ from typing import Any, Final
 from launcher.backends.azureml import names
 from launcher.spec.backends import MachineChoice, Traits
 from launcher.spec.model import ResolvedJob
-from launcher.spec.values.structures import Field, ListOf, MapOf, Reviewed, Struct, ValueFault
-from launcher.spec.values.texts import VARIABLE
+from launcher.spec.values.structures import VARIABLE, Field, ListOf, MapOf, Reviewed, Struct, ValueFault
 from launcher.spec.values.types import DURATION, Choice, Integer, Text
 
 _GUID: Final = Text(

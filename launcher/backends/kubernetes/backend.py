@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from launcher.backends.base import BackendObservation, CarriedRun, Handle, QueueListing, Rendered
 from launcher.backends.kubernetes import connection, names
 from launcher.backends.kubernetes.api import Api, ApiRefused
-from launcher.backends.kubernetes.connection import Connection
+from launcher.backends.kubernetes.connection import Connection, authorities_of
 from launcher.backends.kubernetes.creating import Creator
-from launcher.backends.kubernetes.identity import authorities_of
 from launcher.backends.kubernetes.objects import (
     CHILD_JOB,
     JOB_SET,
@@ -141,7 +140,7 @@ class KubernetesBackend(Connection):
 
     def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
         """The handles of those runs that exist. Raises Conflict when an object runs something else than its jobs."""
-        from launcher.backends.kubernetes.compare.there import refuse_changed
+        from launcher.backends.kubernetes.compare.carried import refuse_changed
 
         handles = self.looking.find(runs)
         missing = [run for run in runs if run not in handles]
@@ -153,7 +152,7 @@ class KubernetesBackend(Connection):
     def compare_ended(self, runs: Collection[str]) -> None:
         """Raises Conflict when the object of a run that has ended ran something else than its jobs. An object that is
         gone says nothing."""
-        from launcher.backends.kubernetes.compare.there import refuse_results
+        from launcher.backends.kubernetes.compare.carried import refuse_results
 
         try:
             handles = dict(self.looking.find(runs))
@@ -179,7 +178,7 @@ class KubernetesBackend(Connection):
     def elsewhere(self, runs: Collection[str]) -> Mapping[str, str]:
         """Run -> a line, for runs whose objects are in another namespace of this cluster, where neither the job nor the
         profile names one."""
-        from launcher.backends.kubernetes.elsewhere import describe_namespace
+        from launcher.backends.kubernetes.carrying import describe_namespace
 
         return {
             run: describe_namespace(run, namespace, self.namespace) for run, namespace in self._in_others(runs).items()
@@ -187,7 +186,7 @@ class KubernetesBackend(Connection):
 
     def _in_others(self, runs: Collection[str]) -> Mapping[str, str]:
         """Run -> its object's namespace, where that is another than ours and no option names ours."""
-        from launcher.backends.kubernetes.elsewhere import namespaces
+        from launcher.backends.kubernetes.carrying import namespaces
 
         return namespaces(self, runs) if runs and not self.options.get("namespace") else {}
 
@@ -296,7 +295,7 @@ class KubernetesBackend(Connection):
 
     def kept(self, run: str, placements: Collection[Placement]) -> bool:
         """By Flux' inventories."""
-        from launcher.backends.kubernetes.inventory import holds, listed
+        from launcher.backends.kubernetes.carrying import holds, listed
 
         if time.monotonic() - self._listed[0] >= LISTED:
             self._listed = (time.monotonic(), listed(self))

@@ -15,8 +15,7 @@ from launcher.backends.kubernetes.check.rules import pods
 from launcher.backends.kubernetes.check.rules.containers import DIGEST
 from launcher.backends.kubernetes.check.rules.forms import Say, items, mapping
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFindings
-from launcher.backends.kubernetes.render.merging import KEYS, below, merge
-from launcher.backends.kubernetes.render.patch import patch_faults
+from launcher.backends.kubernetes.render.patch import KEYS, below, merge, patch_faults
 from launcher.backends.kubernetes.render.pod import PodContext, template
 from launcher.spec.model import Image, Limits, ResolvedJob, Resources, Role
 from launcher.spec.values.problems import show

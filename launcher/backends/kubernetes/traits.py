@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from launcher.spec.backends import Traits
-from launcher.spec.values.structures import AnyMapping, Field, ListOf, MapOf, Reviewed, Struct
-from launcher.spec.values.texts import GPU, LABEL, LABEL_VALUE, ROLE, VARIABLE
+from launcher.spec.values.structures import (
+    GPU,
+    LABEL,
+    LABEL_VALUE,
+    ROLE,
+    VARIABLE,
+    AnyMapping,
+    Field,
+    ListOf,
+    MapOf,
+    Reviewed,
+    Struct,
+)
 from launcher.spec.values.types import DURATION, Choice, Flag, Integer, Text
 
 _DNS: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
@@ -90,7 +101,7 @@ _FABRIC: Final = Struct(
         "required there",
     ),
 )
-_REVIEWED_FABRIC: Final = Reviewed(_FABRIC, "launcher.backends.kubernetes.render.fabric:review")
+_REVIEWED_FABRIC: Final = Reviewed(_FABRIC, "launcher.backends.kubernetes.render.accelerators:review")
 _PARAMETER: Final = Text("a parameter", LABEL, "letters, digits, -, _ and . within", 63)
 _PATCH: Final = Reviewed(
     AnyMapping("a patch of a pod", one_reading=True), "launcher.backends.kubernetes.patches:review"

@@ -14,9 +14,8 @@ import msgspec
 from launcher.backends.base import BackendObservation, BilledDisk, BilledMachine, BilledOther, Handle, Rendered
 from launcher.backends.lambda_labs import access, accounts, entering, names, processor, renewal
 from launcher.backends.lambda_labs.api import LambdaApi
-from launcher.backends.lambda_labs.ending import end
+from launcher.backends.lambda_labs.ending import duplicates, end, expired, overdue, unlisted
 from launcher.backends.lambda_labs.launching import Given, RunOver, Times, ensure, mine
-from launcher.backends.lambda_labs.overdue import duplicates, expired, overdue
 from launcher.backends.lambda_labs.records import (
     GivenUp,
     as_recorded,
@@ -27,7 +26,6 @@ from launcher.backends.lambda_labs.records import (
     shown_in,
 )
 from launcher.backends.lambda_labs.render import MachineRequest, fetching, parse, render
-from launcher.backends.lambda_labs.unlisted import unlisted
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.backends.store_logs import follow
 from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable, refused

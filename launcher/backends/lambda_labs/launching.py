@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from launcher.backends.lambda_labs import accounts, names
+from launcher.backends.lambda_labs.accounts import LASTS, LeaseTurn, turn
 from launcher.backends.lambda_labs.api import CAPACITY, QUOTA, TIMEOUT, EffectUnknown, LambdaApi, LambdaRefused
-from launcher.backends.lambda_labs.lease import LASTS, LeaseTurn, turn
 from launcher.backends.lambda_labs.records import ASKED, LAUNCHED, REFUSED, REGION, TYPE, MachineRecords, record_launch
 from launcher.backends.lambda_labs.render import LaunchFile, MachineRequest, request_of
 from launcher.backends.lambda_labs.wire import CloudInstance

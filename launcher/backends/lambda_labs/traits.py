@@ -8,8 +8,7 @@ from typing import Any, Final
 from launcher.backends.lambda_labs import names
 from launcher.spec.backends import MachineChoice, Traits
 from launcher.spec.model import ResolvedJob
-from launcher.spec.values.structures import Field, ListOf, MapOf, Struct
-from launcher.spec.values.texts import VARIABLE
+from launcher.spec.values.structures import VARIABLE, Field, ListOf, MapOf, Struct
 from launcher.spec.values.types import DURATION, Text
 
 # of a secret of Secrets Manager, or of a parameter of Systems Manager

@@ -49,7 +49,7 @@ class _Side(NamedTuple):
 def run(args: argparse.Namespace) -> int:
     from launcher.spec.hashing import work_hash
     from launcher.spec.profile import load_profile
-    from launcher.spec.resolve.difference import MISSING, differences
+    from launcher.spec.resolve.explain import MISSING, differences
     from launcher.store.known_stores import open_known
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
@@ -130,7 +130,7 @@ def _value(value: Any) -> str:
     """A value in the table, on one line."""
     import json
 
-    from launcher.spec.resolve.difference import MISSING
+    from launcher.spec.resolve.explain import MISSING
 
     if value is MISSING:
         return "(not there)"

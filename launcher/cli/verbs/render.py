@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if to is not None:
         refuse_ttl(group)
         refuse_device_names([*args.paths, to], group)
-    from launcher.spec.resolve.positions import with_positions
+    from launcher.spec.resolve.group import with_positions
 
     documents: dict[str, str] = {}
     owners: dict[str, list[str]] = {}

@@ -10,8 +10,7 @@ from launcher.reasons import Reason
 from launcher.runtime.folders import remove
 from launcher.runtime.inputs import Fetch
 from launcher.store.base import Meta
-from launcher.store.live import find_output
-from launcher.store.manifest import Manifest, StoredFile, fetch_tree
+from launcher.store.manifest import Manifest, StoredFile, fetch_tree, find_output
 from launcher.store.opening import open_store
 from launcher.store.transfer import in_parallel
 

@@ -17,16 +17,15 @@ from launcher.protocol.steps import Stop
 from launcher.reasons import EXIT_NEVER, Reason
 from launcher.runtime import inputs
 from launcher.runtime.context import MemberContext
-from launcher.runtime.member import command, failure_cause, peers, restoring
+from launcher.runtime.member import command, peers, restoring
 from launcher.runtime.member.child import Outcome, run_command
 from launcher.runtime.member.command import check_packages
 from launcher.runtime.member.idle_gpus import IdleGpus
 from launcher.runtime.member.member import Member, Started
 from launcher.runtime.process import procs
-from launcher.runtime.process.cgroup import OutOfMemory
 from launcher.runtime.process.leash import Leash
 from launcher.runtime.process.signals import Signals
-from launcher.runtime.process.verdict import Ended, verdict
+from launcher.runtime.process.verdict import Ended, OutOfMemory, verdict
 from launcher.runtime.secrets.fetch import FAULT
 from launcher.runtime.settings import AttemptError
 from launcher.runtime.uploads.log_stream import OutputStream
@@ -328,9 +327,9 @@ class MemberAttempt:
         """The reason of a command that failed. Waits until it is known whether another rank's end was the cause."""
         if len(self.context.job.members()) == 1:
             return reason, message
-        self.state.phase, self.state.message = failure_cause.ASKING, message
+        self.state.phase, self.state.message = peers.ASKING, message
         self.context.say(f"{message}; the next heartbeats of the other ranks tell whether one of them is the cause")
-        stop = failure_cause.cause(self.context, self.member)
+        stop = peers.cause(self.context, self.member)
         if self.signals.terminated is not None:
             return Reason.PREEMPTED, f"asked to stop; {message}"
         return (stop.reason, f"{stop.message}; {message}") if stop is not None else (reason, message)

@@ -33,8 +33,7 @@ from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason, stage_code
 from launcher.runtime.beating import Beating, BeatState, Clock, SystemClock
 from launcher.runtime.member.adoption import Holds, cannot_tell, find_done
 from launcher.runtime.member.group_budget import GroupBudget
-from launcher.runtime.member.observer import RunObserver
-from launcher.runtime.member.retrier import Retrier
+from launcher.runtime.member.observer import Retrier, RunObserver
 from launcher.runtime.uploads.stored_checkpoints import newest_of
 from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import ResolvedJob

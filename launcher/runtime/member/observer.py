@@ -1,12 +1,15 @@
-"""Reads a run for one process of it, and makes the facts that decisions need."""
+"""Reads a run for one process of it, and makes the facts that decisions need; repeats a request
+while the store cannot be reached."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from launcher.errors import NotFound
+from launcher.errors import NotFound, Unreachable
 from launcher.protocol.applied import write_applied
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_run
@@ -124,3 +127,42 @@ class RunObserver:
         )
         attempts = {attempt.number: attempt for attempt in (*view.attempts, new)}
         return replace(view, attempts=tuple(attempts[number] for number in sorted(attempts)))
+
+
+# Requests to a store that may not be reachable for a while.
+
+T = TypeVar("T")
+
+
+class Retrier:
+    """Repeats a request while the store cannot be reached, for up to `patience` seconds or until `interrupted` is set;
+    then raises Unreachable. `trouble` is called with each error, and with "" when the store answers again."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        patience: float,
+        poll: float,
+        interrupted: threading.Event,
+        log: Callable[[str], None],
+        trouble: Callable[[str], None],
+    ) -> None:
+        self._clock, self._patience, self._poll, self._interrupted = clock, patience, poll, interrupted
+        self._log, self.trouble = log, trouble
+
+    def __call__(self, ask: Callable[[], T]) -> T:
+        since = self._clock.boottime()
+        failed = False
+        while True:
+            try:
+                answer = ask()
+                if failed:
+                    self.trouble("")
+                return answer
+            except Unreachable as error:
+                failed = True
+                self.trouble(str(error))
+                if self._clock.boottime() - since > self._patience or self._interrupted.is_set():
+                    raise
+                self._log(f"store: {error}")
+                self._clock.wait(self._interrupted, self._poll)

@@ -4,11 +4,16 @@ a workspace's jobs, sees only where they are kept. The runtime asks with the acc
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping, MutableMapping
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from launcher.errors import Unreachable
 from launcher.reasons import EXIT_AGAIN, EXIT_NEVER
-from launcher.runtime.secrets.faults import SecretRefused, SecretUnanswered
+
+if TYPE_CHECKING:
+    from urllib.error import HTTPError
 
 SECRETS: Final = "SLIPWAY_SECRETS"  # JSON: a secret of the job -> where it is kept
 STORE_SECRETS: Final = "SLIPWAY_STORE_SECRETS"  # JSON: a variable that opens the store -> where its value is kept
@@ -43,9 +48,7 @@ def _value(name: str, place: str) -> str:
     try:
         if place.startswith("arn:"):
             return _aws_value(place)
-        from launcher.runtime.secrets import vault
-
-        return vault.value(place)
+        return key_vault_value(place)
     except SecretUnanswered as error:
         print(f"[slipway] secret {name}: {error}", flush=True)
         raise SystemExit(EXIT_AGAIN) from None
@@ -70,3 +73,76 @@ def _aws_value(arn: str) -> str:
         raise SecretRefused(f"AWS refuses {arn}: {code}") from None
     except BotoCoreError as error:
         raise SecretUnanswered(str(error)) from None
+
+
+class SecretRefused(Exception):
+    """Whoever keeps a secret refuses it. A second try would change nothing."""
+
+
+class SecretUnanswered(Exception):
+    """Whoever keeps a secret is busy, broken or not to be reached."""
+
+
+# A secret of Azure Key Vault, asked for with the identity that a node of Azure ML gives to the run.
+
+RESOURCE: Final = "https://vault.azure.net"
+VERSION: Final = "7.4"  # of Key Vault's API
+TIMEOUT: Final = 10.0  # seconds of one request
+TRIES: Final = 4
+PAUSE: Final = 2.0  # seconds before the second try; the next ones wait longer
+
+
+def key_vault_value(url: str) -> str:
+    """`url`: https://VAULT.vault.azure.net/secrets/NAME, or with a version. Raises SecretRefused, SecretUnanswered."""
+    # few runs have such a secret, and every runtime's start would take longer
+    import urllib.request
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+
+    from launcher.store.node_identity import identity_request, token
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        """A redirect would send the identity's token to another address."""
+
+        def redirect_request(self, *arguments: Any, **options: Any) -> None:
+            return None
+
+    request = identity_request(os.environ, RESOURCE)
+    if request is None:
+        raise SecretRefused(f"this node has no identity with which to ask for {url}: azureml.identity")
+    try:
+        given = token(request, RESOURCE)["token"]
+    except Unreachable as error:
+        raise SecretUnanswered(str(error)) from None
+    opener = urllib.request.build_opener(NoRedirect())
+    trouble = ""
+    for number in range(TRIES):
+        time.sleep(number * PAUSE)
+        # a request that went through a proxy cannot be sent again: it has kept the proxy's place
+        ask = urllib.request.Request(f"{url}?api-version={VERSION}", headers={"Accept": "application/json"})
+        ask.add_unredirected_header("Authorization", f"Bearer {given}")
+        try:
+            with opener.open(ask, timeout=TIMEOUT) as answer:
+                return str(json.loads(answer.read())["value"])
+        except HTTPError as error:
+            code = _code(error)
+            if error.code < 500 and error.code not in (408, 429):
+                raise SecretRefused(f"Key Vault refuses {url}: {code}") from None
+            trouble = f"{error.code} {code}"
+        except (OSError, HTTPException, ValueError, KeyError) as error:
+            trouble = f"{type(error).__name__}: {error}"
+    raise SecretUnanswered(f"Key Vault does not answer for {url}: {trouble}")
+
+
+def _code(error: HTTPError) -> str:
+    """The code of Key Vault's own answer, with the inner one, which says what is missing: Forbidden
+    (ForbiddenByRbac)."""
+    from http.client import HTTPException
+
+    try:
+        with error:
+            fault = json.loads(error.read())["error"]
+        inner = (fault.get("innererror") or {}).get("code") or ""
+        return f"{fault['code']}{f' ({inner})' if inner else ''}"
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError):
+        return str(error.code)

@@ -20,8 +20,7 @@ from launcher.runtime.beating import BeatState
 from launcher.runtime.context import MemberContext
 from launcher.runtime.folders import FolderIdentity
 from launcher.runtime.settings import AttemptError
-from launcher.store.live import find_output
-from launcher.store.manifest import Manifest, StoredFile, fetch_tree, key_of
+from launcher.store.manifest import Manifest, StoredFile, fetch_tree, find_output, key_of
 from launcher.store.paths import LeftOutFiles
 from launcher.store.transfer import Damaged
 from launcher.store.upload import Upload

@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from launcher.spec.values.source import Route
-from launcher.spec.values.structures import Field, ListOf, MapOf, Struct
-from launcher.spec.values.texts import LABEL_KEY, LABEL_VALUE, VARIABLE
+from launcher.spec.values.structures import LABEL_KEY, LABEL_VALUE, VARIABLE, Field, ListOf, MapOf, Struct
 from launcher.spec.values.types import INVALID, Choice, Context, Text
 
 ENDED: Final = "ended"

@@ -7,8 +7,20 @@ from typing import Any, Final
 from launcher.errors import BadInput
 from launcher.reasons import NAMED
 from launcher.spec.backends import backends
-from launcher.spec.values.structures import AnyMapping, Anything, Field, Forms, ListOf, MapOf, Struct
-from launcher.spec.values.texts import GPU, LABEL_KEY, LABEL_VALUE, ROLE, VARIABLE
+from launcher.spec.values.structures import (
+    GPU,
+    LABEL_KEY,
+    LABEL_VALUE,
+    ROLE,
+    VARIABLE,
+    AnyMapping,
+    Anything,
+    Field,
+    Forms,
+    ListOf,
+    MapOf,
+    Struct,
+)
 from launcher.spec.values.types import DURATION, MONEY, SIZE, Choice, Flag, Integer, Number, Text, Type
 
 NAME_LENGTH: Final = 27  # then a run's id, <name>-<hash12>, has at most 40 characters

@@ -4,7 +4,9 @@ the folders of code overlays, because only the profile says where the store and 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +21,8 @@ from launcher.spec.read.loaded import Loaded, LoadedJob
 from launcher.spec.read.matrix import MAX_VARIANTS
 from launcher.spec.resolve.blocks import of_machine
 from launcher.spec.resolve.matrix_inputs import ResolvedRun, Runs, joined
+from launcher.spec.resolve.matrix_inputs import label as label_of_picks
 from launcher.spec.resolve.one_job import Resolver
-from launcher.spec.resolve.variant_label import label as label_of_picks
 from launcher.spec.secrets.disclosure import OF_STORE, of_store
 from launcher.spec.values.problems import Problems
 from launcher.spec.values.source import Route, dotted
@@ -192,3 +194,28 @@ def _build(base: ResolvedJob, *, inputs: dict[str, Input], variant: dict[str, An
 def _machine(resolved: ResolvedRun, profile: Profile) -> dict[str, Any]:
     backend, variant = resolved.job.backend, resolved.source[1]
     return of_machine(backend, {**profile.blocks.get(backend, {}), **variant.values.get(backend, {})})
+
+
+# Gives what a backend refuses the place where the user wrote it.
+
+
+@contextmanager
+def with_positions(group: Group) -> Iterator[None]:
+    """What a backend refuses names a job; here it gets the place where the user wrote the field."""
+    try:
+        yield
+    except BadInput as error:
+        if not error.problems:
+            raise
+        raise BadInput([_placed(group, each) for each in error.problems]) from None
+
+
+def _placed(group: Group, told: Problem) -> Problem:
+    job = next((job for job in group.runs if job.name == told.file and not told.line), None)
+    if job is None:
+        return told
+    keys = re.findall(r"[^.\[\]]+", told.field)
+    route: Route = tuple(int(key) if key.isdecimal() else key for key in keys)
+    if route[:1] == (job.backend,):
+        route = ("options", *route[1:])
+    return group.problem(job, route, told.what, told.allowed)

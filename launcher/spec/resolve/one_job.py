@@ -31,7 +31,7 @@ from launcher.spec.resolve.matrix_inputs import plain_input
 from launcher.spec.turns import named
 from launcher.spec.values.problems import Problems, near
 from launcher.spec.values.source import Route
-from launcher.spec.values.texts import LOCAL_PLACE
+from launcher.spec.values.structures import LOCAL_PLACE
 from launcher.spec.values.types import Context
 
 if TYPE_CHECKING:

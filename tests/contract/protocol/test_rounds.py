@@ -11,7 +11,7 @@ import pytest
 from launcher.protocol import decide, steps
 from launcher.protocol.decide import BackendObject, Submission
 from launcher.protocol.facts import AttemptFacts, RunFacts
-from launcher.protocol.rounds import next_round
+from launcher.protocol.steps import next_round
 from launcher.reasons import Reason
 
 PREEMPTED = AttemptFacts((True,), (Reason.PREEMPTED,), (False,))

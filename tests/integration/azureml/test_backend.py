@@ -283,7 +283,7 @@ def test_reap_cancels_a_job_whose_nodes_are_silent_by_two_witnesses(
     tenant.azure.admin("set", name=run, status="NotResponding")
     (seen,) = tenant.backend().mine()
     assert seen.overdue == ""  # it has sent a heartbeat a moment ago
-    monkeypatch.setattr("launcher.backends.azureml.overdue.SILENT", -3600.0)
+    monkeypatch.setattr("launcher.backends.azureml.unused.SILENT", -3600.0)
     (seen,) = tenant.backend().mine()
     assert seen.overdue.startswith("Azure ML says that its nodes do not respond, and they have been silent for")
     # a spot node was taken back: the job waited, and runs since a moment ago
@@ -334,7 +334,7 @@ def test_reap_cancels_a_job_that_waits_for_one_that_nobody_sent(
     tenant.store.create(RunKeys(run).attempt(1).claim("desk-0"), msgspec.json.encode(claim))
     assert [row for row in reaped() if row.did == "stopped"] == []  # a launcher may be about to send it
     with monkeypatch.context() as patched:
-        patched.setattr("launcher.backends.azureml.overdue.UNSENT", -1.0)
+        patched.setattr("launcher.backends.azureml.unused.UNSENT", -1.0)
         (row,) = [row for row in reaped() if row.did == "stopped"]
     assert f"{run} was never sent, and the others have waited for it for 0 min" in row.detail
     assert tenant.status(desk) in ("CancelRequested", "Canceled")
@@ -365,7 +365,7 @@ def test_a_job_that_has_waited_too_long_for_the_other_is_not_joined_by_it(
     claim = {"placement": {"kind": names.KIND, "where": f"{tenant.backend().workspace.name}/{run}"}, "nonce": "n"}
     key = RunKeys(run).attempt(1).claim("desk-0")
     tenant.store.create(key, msgspec.json.encode({**claim, "time": 0}))
-    monkeypatch.setattr("launcher.backends.azureml.overdue.UNSENT", -1.0)
+    monkeypatch.setattr("launcher.backends.azureml.unused.UNSENT", -1.0)
     with pytest.raises(Conflict, match=rf"{run} was never sent, .* for 0 min, .* `launcher cancel {run}`"):
         tenant.submit(lone)
     assert tenant.created() == [desk]

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from launcher.errors import Unreachable
 from launcher.protocol.read import read_run
-from launcher.runtime.secrets import fetch, vault
+from launcher.runtime.secrets import fetch
 from launcher.runtime.secrets.credentials import values
-from launcher.runtime.secrets.faults import SecretRefused, SecretUnanswered
+from launcher.runtime.secrets.fetch import SecretRefused, SecretUnanswered
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store import open_store
@@ -137,7 +137,7 @@ def node(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> Tenant:
     monkeypatch.setenv("MSI_SECRET", NODE_WORD)
     monkeypatch.setenv("SSL_CERT_FILE", str(tenant.azure.folder / "authority.pem"))
     monkeypatch.delenv("OBO_ENDPOINT", raising=False)
-    monkeypatch.setattr(vault, "PAUSE", 0.0)
+    monkeypatch.setattr(fetch, "PAUSE", 0.0)
     return tenant
 
 
@@ -145,12 +145,12 @@ def node(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> Tenant:
 def test_key_vault_that_is_busy_is_asked_again(node: Tenant, kind: str) -> None:
     kept(node, hf="v")
     node.fault("secret", kind, 2)
-    assert vault.value(f"{ADDRESS}/hf") == "v"
+    assert fetch.key_vault_value(f"{ADDRESS}/hf") == "v"
     assert len(node.azure.ledger("secret")) == 3
     node.fault("secret", kind, 100)
     said = f"Key Vault does not answer for {ADDRESS}/hf: {kind} InternalServerError"
     with pytest.raises(SecretUnanswered, match=said):
-        vault.value(f"{ADDRESS}/hf")
+        fetch.key_vault_value(f"{ADDRESS}/hf")
 
 
 def test_what_is_unanswered_is_tried_again_by_the_next_start(
@@ -170,8 +170,8 @@ def test_the_request_is_that_of_microsofts_own_client(node: Tenant) -> None:
     raised HttpResponseError for 403 and ResourceNotFoundError for 404."""
     kept(node, hf="v", **{f"hf/{'a' * 32}": "older"})
     expected = [(HOST, "/secrets/hf/"), (HOST, f"/secrets/hf/{'a' * 32}")]
-    assert vault.value(f"{ADDRESS}/hf") == "v"
-    assert vault.value(f"{ADDRESS}/hf/{'a' * 32}") == "older"
+    assert fetch.key_vault_value(f"{ADDRESS}/hf") == "v"
+    assert fetch.key_vault_value(f"{ADDRESS}/hf/{'a' * 32}") == "older"
     asked = [(entry["host"], entry["path"]) for entry in node.azure.ledger("secret")]
     assert asked == [(host, path.rstrip("/")) for host, path in expected]
 
@@ -179,7 +179,7 @@ def test_the_request_is_that_of_microsofts_own_client(node: Tenant) -> None:
 def test_without_an_identity_it_is_said(node: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MSI_ENDPOINT")
     with pytest.raises(SecretRefused, match="this node has no identity with which to ask for"):
-        vault.value(f"{ADDRESS}/hf")
+        fetch.key_vault_value(f"{ADDRESS}/hf")
 
 
 def test_what_is_within_the_key_of_a_service_account_is_masked() -> None:

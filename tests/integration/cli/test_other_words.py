@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.cli import VERBS, main
-from launcher.cli.other_programs_verbs import MEANS, verb_meant
+from launcher.cli import MEANS, VERBS, main, verb_meant
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,7 +43,7 @@ def test_what_is_named_can_be_typed(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("word", ["xyzzy", "", "ä", "-x", "s" * 100_000])
 def test_where_nothing_is_near_nothing_is_named(word: str, capsys: Capture) -> None:
-    assert verb_meant(word, VERBS) == ""
+    assert verb_meant(word) == ""
     assert main([word]) == 2
     assert "Did you mean" not in capsys.readouterr().err
 

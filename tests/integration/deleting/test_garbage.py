@@ -10,9 +10,8 @@ import pytest
 from launcher.deleting.unreferenced import unreferenced
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.store.live import find_output
 from launcher.store.logs import Log
-from launcher.store.manifest import Manifest, StoredFile, fetch_tree, key_of
+from launcher.store.manifest import Manifest, StoredFile, fetch_tree, find_output, key_of
 from tests.support.trees import write_tree
 
 RUN = "r-0123456789ab"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.backends.kubernetes import identity
+from launcher.backends.kubernetes import connection
 from launcher.backends.kubernetes.backend import KubernetesBackend, close_all
 from launcher.backends.kubernetes.objects import files
 from launcher.backends.kubernetes.schemas import VERSIONS
@@ -27,7 +27,7 @@ from tests.integration.kubernetes.submitter import small
 def test_it_is_asked_once_and_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: Answer, words: str
 ) -> None:
-    monkeypatch.setattr(identity, "_versions", {})
+    monkeypatch.setattr(connection, "_versions", {})
     with speaking(lambda method, path, query: said if path == "/version" else (201, {})) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
         backend = KubernetesBackend({})
@@ -43,7 +43,7 @@ def test_it_is_asked_once_and_said_once(
 
 
 def test_what_is_wrong_by_its_schemas_never_reaches_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "_versions", {})
+    monkeypatch.setattr(connection, "_versions", {})
     with speaking(lambda method, path, query: (200, {"major": "1", "minor": "33"})) as server:
         monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
         backend = KubernetesBackend({})

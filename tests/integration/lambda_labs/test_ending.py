@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from launcher.backends.lambda_labs import ending, names, overdue
+from launcher.backends.lambda_labs import ending, names
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.errors import Unreachable
 from launcher.protocol.records import Beat, Cancel, Claim, Placement, Result
@@ -255,7 +255,7 @@ def test_a_machine_that_lost_its_tags_is_ended_by_its_records_alone(
     elif over == "cancelled":
         account.store.create(keys.cancel, msgspec.json.encode(Cancel("me", 0.0, "n")))
     elif over == "expired":
-        monkeypatch.setattr(overdue, "LATE", -10000.0)
+        monkeypatch.setattr(ending, "LATE", -10000.0)
     if over == "not ours":  # somebody's machine of the same name: no record has its id
         account.store.delete([meta.key for meta in account.store.scan(keys.events)])
     untagged(monkeypatch, edited)
@@ -313,7 +313,7 @@ def test_reap_ends_what_is_expired_unclaimed_or_silent_and_nothing_else(
     if claimed:
         claim(account, run_id(one))
     for name, value in limits.items():
-        monkeypatch.setattr(overdue, name, value)
+        monkeypatch.setattr(ending, name, value)
     rows = reaped(account, tmp_path)
     stopped = [row for row in rows if row.did == "stopped"]
     if not why:
@@ -360,7 +360,7 @@ def test_the_audit_events_are_a_second_witness(
     settings(list_lag=1e6, audit_page=2)
     for name in ("a", "b", "c"):
         account.submit(account.job(name))
-    monkeypatch.setattr(overdue, "LATE", -10000.0)
+    monkeypatch.setattr(ending, "LATE", -10000.0)
     settings(audit_refused=True)
     assert [row for row in reaped(account, tmp_path) if row.did == "stopped"] == []  # one witness only
     settings(audit_refused=False)
@@ -379,7 +379,7 @@ def test_a_run_whose_second_machine_never_came_is_ended(
         account.submit(two)
     claim(account, run_id(two), "main-0")
     assert [row for row in reaped(account, tmp_path) if row.did == "stopped"] == []
-    monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
+    monkeypatch.setattr(ending, "UNCLAIMED", -1.0)
     rows = reaped(account, tmp_path)
     assert [row.did for row in rows] == ["stopped", "ended"]
     assert "main-1 has had no machine for" in rows[0].detail
@@ -393,7 +393,7 @@ def test_a_run_whose_leader_never_came_is_ended(
     two = account.nodes("two", 2)
     account.submit(two)
     claim(account, run_id(two), "main-1")
-    monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
+    monkeypatch.setattr(ending, "UNCLAIMED", -1.0)
     rows = reaped(account, tmp_path)
     assert [row.did for row in rows] == ["stopped", "ended"]
     assert "main-0 has started no runtime for" in rows[0].detail

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from launcher.backends.lambda_labs import names, overdue
+from launcher.backends.lambda_labs import ending, names
 from launcher.protocol.read import read_run
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob
@@ -131,7 +131,7 @@ def test_a_failed_set_up_leaves_no_machine(
             assert f"main-0: {why}" in seen.evidence
         else:
             assert [row.did for row in rows()] == []  # it may still be installing
-            monkeypatch.setattr(overdue, "UNCLAIMED", -1.0)
+            monkeypatch.setattr(ending, "UNCLAIMED", -1.0)
         told = {row.did: row.detail for row in rows()}
         assert set(told) == {"stopped", "ended"}
         assert (why or "has started no runtime in") in told["stopped"]

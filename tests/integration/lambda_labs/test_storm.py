@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from launcher.backends.lambda_labs import launching, lease
+from launcher.backends.lambda_labs import accounts, launching
 from tests.unit.lambda_labs.storm import SimulatedMachine, World, storm
 
 
@@ -45,8 +45,8 @@ def test_the_judge_sees_what_each_rule_is_for(monkeypatch: pytest.MonkeyPatch) -
     outlive their deadlines."""
 
     @contextmanager
-    def no_lease(*arguments: object, **options: object) -> Iterator[lease.LeaseTurn]:
-        yield lease.LeaseTurn(1e12, 0.0)
+    def no_lease(*arguments: object, **options: object) -> Iterator[accounts.LeaseTurn]:
+        yield accounts.LeaseTurn(1e12, 0.0)
 
     sums, failed = storm(6, 1, 3, **CALM, list_lag=15.0)
     assert (sums["doubled"], failed) == (0, [])

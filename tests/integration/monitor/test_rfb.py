@@ -17,8 +17,7 @@ import pytest
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-from launcher.monitor.server.live.des import encrypted
-from launcher.monitor.server.live.rfb import NoDesktop, RfbScreen
+from launcher.monitor.server.live.rfb import NoDesktop, RfbScreen, encrypted
 from tests.support.vnc import answered
 
 PIXEL = struct.Struct("<4B")

@@ -23,9 +23,8 @@ from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import Limits, ResolvedJob, Role, Timing
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.store.live import find_output
 from launcher.store.logs import read_pieces
-from launcher.store.manifest import key_of
+from launcher.store.manifest import find_output, key_of
 from launcher.store.opening import make_store, open_store
 from tests.support.waiting import until as until
 

@@ -13,8 +13,7 @@ from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store.layout import blob_note
 from launcher.userdata.newest_runs import newest, remember
-from launcher.verbs.difference import only_code_or_packages_differ
-from launcher.verbs.overlays import upload_overlays
+from launcher.verbs.overlays import only_code_or_packages_differ, upload_overlays
 from tests.integration.spec.test_code import write
 from tests.support.fakerun import fake_job
 from tests.support.memory_store import MemoryStore

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from launcher.errors import BadInput
 from launcher.spec.code import listing as module
-from launcher.spec.code.ignoring import Ignored
-from launcher.spec.code.listing import listing
+from launcher.spec.code.listing import Ignored, listing
 from launcher.spec.code.overlay import Overlay
 from tests.integration.spec.test_code import git, write
 from tests.support.needs import need, need_root

@@ -18,7 +18,7 @@ import pytest
 
 from launcher.cli import VERBS, main
 from launcher.cli.arguments import parser
-from launcher.cli.printing.promised import DOCUMENTS, WITHOUT
+from launcher.cli.json_page import DOCUMENTS, WITHOUT
 from launcher.protocol.records import Beat, Result
 from launcher.reasons import Reason
 from launcher.store.base import Store

@@ -11,8 +11,7 @@ import pytest
 
 from launcher.errors import BadInput, NotFound
 from launcher.images.build import BuildOptions, context_folder, context_tar
-from launcher.spec.images.definition import Definition, project_root, select
-from launcher.spec.images.dockerfile import argument, copied, instructions
+from launcher.spec.images.definition import Definition, argument, copied, instructions, project_root, select
 from tests.unit.images.project import BASE, project
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from launcher.spec.images.dockerfile import instructions
+from launcher.spec.images.definition import instructions
 from tests.support.engine import ROOT
 
 GPU = ("trl-grpo", "unsloth-sft", "vllm-serve")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.backends.kubernetes.inventory import holds
+from launcher.backends.kubernetes.carrying import holds
 
 RUN, ALL = "train-0123456789ab", "train-ba9876543210"
 

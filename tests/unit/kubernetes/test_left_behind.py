@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.backends.kubernetes.creating import Creator
-from launcher.backends.kubernetes.multikueue import left_behind
-from launcher.backends.kubernetes.preflight import check
+from launcher.backends.kubernetes.preflight import check, left_behind
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.errors import BadInput
 from launcher.spec.model import ResolvedJob

@@ -13,7 +13,7 @@ import yaml
 
 from launcher.backends.kubernetes.check.validate import problems
 from launcher.backends.kubernetes.render.manifests import objects, render
-from launcher.backends.kubernetes.render.merging import merge
+from launcher.backends.kubernetes.render.patch import merge
 from launcher.errors import BadInput
 from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import Resources, Role

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from launcher.backends.kubernetes.check.files import gather
-from launcher.backends.kubernetes.lint.changes import changes
-from launcher.backends.kubernetes.lint.lint import lint
+from launcher.backends.kubernetes.lint.lint import changes, lint
 from launcher.cli import main
 from tests.unit.kubernetes.support import job
 from tests.unit.kubernetes_validate.support import BASES, JOB, JOB_SET, changed

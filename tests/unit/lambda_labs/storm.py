@@ -60,7 +60,7 @@ MODULES: Final = (
     "launcher.backends.lambda_labs.backend",
     "launcher.backends.lambda_labs.ending",
     "launcher.backends.lambda_labs.launching",
-    "launcher.backends.lambda_labs.lease",
+    "launcher.backends.lambda_labs.accounts",
     "launcher.backends.lambda_labs.records",
     "launcher.protocol.finish",
     "launcher.verbs.cancel",

@@ -7,14 +7,14 @@ from importlib.util import find_spec
 
 import pytest
 
-from launcher.backends.local import packages
+from launcher.backends.local import backend
 
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python that has Slipway, and neither torch nor transformers nor PIL."""
     absent = ("torch", "transformers", "PIL")
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name in absent else find_spec(name))
+    monkeypatch.setattr(backend, "find_spec", lambda name: None if name in absent else find_spec(name))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_missing_is_named(command: list[str], missing: str) -> None:
-    said = packages.lacking(command, {})
+    said = backend.lacking(command, {})
     assert said is not None
     assert f"needs the Python packages {missing}, which {sys.executable} lacks" in said
     assert "extra `train`" in said
@@ -48,9 +48,9 @@ def test_what_is_missing_is_named(command: list[str], missing: str) -> None:
     ],
 )
 def test_what_this_python_does_not_decide_is_left_alone(command: list[str], env: dict[str, str]) -> None:
-    assert packages.lacking(command, env) is None
+    assert backend.lacking(command, env) is None
 
 
 def test_with_the_packages_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "find_spec", lambda name: find_spec("json"))
-    assert packages.lacking(["python", "-m", "training.sft"], {}) is None
+    monkeypatch.setattr(backend, "find_spec", lambda name: find_spec("json"))
+    assert backend.lacking(["python", "-m", "training.sft"], {}) is None

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from launcher.monitor.ingest import StoreFollower
-from launcher.monitor.server import exposition
+from launcher.monitor.server import serve
 from launcher.monitor.server.queries.runs import Queries, RunFilters
 from launcher.monitor.server.queries.trainings import TrainingQueries
 from launcher.protocol.records import Beat
@@ -136,8 +136,8 @@ def test_of_too_many_runs_the_metrics_leave_out_those_that_wait_then_those_seen_
             connection.execute(text(f"UPDATE runs SET seen = {seen} WHERE name = '{name}'"))
     order = ["silent", "between", "fresh", "waits"]
     for most in (4, 3, 1):
-        monkeypatch.setattr(exposition, "MOST", most)
-        told = {family.name: family.samples for family in exposition.families(Queries(engine), [])}
+        monkeypatch.setattr(serve, "MOST", most)
+        told = {family.name: family.samples for family in serve.families(Queries(engine), [])}
         assert [labels["job"] for labels, _ in told["slipway_run_info"]] == order[:most]
         assert told["slipway_runs_left_out"] == [({}, 4 - most)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runtime.process.cgroup import OutOfMemory
+from launcher.runtime.process.verdict import OutOfMemory
 from launcher.runtime.secrets.masking import Masker
 from launcher.runtime.uploads.spool import Spool
 from launcher.runtime.uploads.telemetry import Metrics, Progress, read_progress

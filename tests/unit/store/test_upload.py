@@ -12,8 +12,7 @@ import pytest
 
 from launcher.errors import Conflict, NotFound, Unreachable
 from launcher.store.file import FileStore
-from launcher.store.live import find_output, live_outputs
-from launcher.store.manifest import Manifest, StoredFile, fetch_tree, key_of, read_manifest
+from launcher.store.manifest import Manifest, StoredFile, fetch_tree, find_output, key_of, live_outputs, read_manifest
 from launcher.store.upload import Upload
 from tests.support.trees import write_tree
 

@@ -1,16 +1,16 @@
-"""The login to a cluster: the kubeconfig's, or that of the pod in which this process runs."""
+"""The login to a cluster: that of a context of the kubeconfig, or that of the pod in which this process runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
-from launcher.backends.kubernetes.access import kubeconfig, oidc, plugin, proxies, waking
+from launcher.backends.kubernetes.access import oidc, plugin, proxies, waking
 from launcher.backends.kubernetes.access.credentials import Credentials, TokenFile, of_user
-from launcher.backends.kubernetes.impersonation import impersonation
 from launcher.errors import BadInput, Unreachable
 
 CONNECTIONS: Final = 32  # kept open; also the most requests at the same time
@@ -62,7 +62,7 @@ def login(context: str | None = None) -> Login:
                 return Login(configuration, "", _read(IN_CLUSTER / "namespace") or "default", credentials=account)
             raise BadInput(f"no cluster: there is no kubeconfig at {files}; set KUBECONFIG")
         joined = os.pathsep.join(kubeconfigs)
-        chosen = kubeconfig.read(kubeconfigs, context)
+        chosen = read_context(kubeconfigs, context)
         # the official client sets the server and TLS up; what it makes of logins and proxies is not what kubectl does
         config.load_kube_config_from_dict(
             _without_login(chosen), client_configuration=configuration, persist_config=False
@@ -81,7 +81,7 @@ def login(context: str | None = None) -> Login:
     return Login(configuration, chosen.name, chosen.namespace, joined, as_whom, credentials)
 
 
-def credentials_of(chosen: kubeconfig.KubeContext) -> Credentials:
+def credentials_of(chosen: KubeContext) -> Credentials:
     """What requests of a context's user carry. Raises BadInput, ValueError, AttributeError."""
     user, where = chosen.user, f"kubeconfig {chosen.user_file}: user `{chosen.user_name}`"
     held, program, provider = of_user(user, chosen.user_name), user.get("exec"), user.get("auth-provider")
@@ -95,7 +95,7 @@ def credentials_of(chosen: kubeconfig.KubeContext) -> Credentials:
     return held or Credentials()
 
 
-def _without_login(chosen: kubeconfig.KubeContext) -> dict[str, Any]:
+def _without_login(chosen: KubeContext) -> dict[str, Any]:
     """A kubeconfig of one context, with the certificate of its user and no other login."""
     kept = ("client-certificate", "client-certificate-data", "client-key", "client-key-data")
     user = {key: chosen.user[key] for key in kept if chosen.user.get(key)}
@@ -133,3 +133,132 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+# The context of a kubeconfig: which cluster, as which user. Of several files the first to name a thing counts, as for
+# kubectl.
+
+# fields that name files: relative to the folder of the kubeconfig
+CLUSTER_FILES: Final = ("certificate-authority",)
+USER_FILES: Final = ("client-certificate", "client-key", "tokenFile")
+
+
+@dataclass(frozen=True)
+class KubeContext:
+    """`cluster` and `user` are the entries of the kubeconfig, their paths made absolute; `user_file`: the kubeconfig
+    that has the user."""
+
+    name: str
+    namespace: str
+    cluster: Mapping[str, Any]
+    user: Mapping[str, Any]
+    user_name: str
+    user_file: Path
+
+
+class _Entries(dict[str, tuple[Any, Path]]):
+    """Name -> (entry, the file that has it)."""
+
+    def add(self, config: Mapping[str, Any], kind: str, key: str, path: Path) -> None:
+        for each in config.get(kind) or ():
+            self.setdefault(each["name"], (each.get(key) or {}, path))
+
+
+def read_context(kubeconfigs: Sequence[str], wanted: str | None) -> KubeContext:
+    """The context `wanted`, or the current one. Raises BadInput for a context that is not there; ValueError, TypeError,
+    AttributeError, LookupError, OSError and yaml.YAMLError for files that are no kubeconfigs."""
+    import yaml
+
+    clusters, users, contexts, current = _Entries(), _Entries(), _Entries(), ""
+    for name in kubeconfigs:
+        path = Path(name).absolute()
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if config is None:  # an empty file beside others
+            continue
+        if not isinstance(config, dict):
+            raise ValueError("a mapping with clusters, users and contexts is needed")
+        clusters.add(config, "clusters", "cluster", path)
+        users.add(config, "users", "user", path)
+        contexts.add(config, "contexts", "context", path)
+        current = current or config.get("current-context") or ""
+    joined = os.pathsep.join(kubeconfigs)
+    listed = ", ".join(sorted(contexts)) or "none"
+    if wanted is not None and wanted not in contexts:
+        raise BadInput(f"no context `{wanted}` in {joined}; there is: {listed}")
+    active = current if wanted is None else wanted
+    if active not in contexts:
+        raise ValueError(f"its current-context is `{active}`; there is: {listed}")
+    context = contexts[active][0]
+    cluster, user = context.get("cluster") or "", context.get("user") or ""
+    if cluster not in clusters:
+        raise ValueError(f"context `{active}` names the cluster `{cluster}`, which is not there")
+    entry, user_file = users.get(user, ({}, Path()))  # without one, requests carry no login
+    return KubeContext(
+        name=str(active),
+        namespace=str(context.get("namespace") or "default"),
+        cluster=_absolute(*clusters[cluster], CLUSTER_FILES),
+        user=_absolute(_with_program(entry, user_file), user_file, USER_FILES),
+        user_name=str(user),
+        user_file=user_file,
+    )
+
+
+def _absolute(entry: Mapping[str, Any], path: Path, fields: Sequence[str]) -> dict[str, Any]:
+    return {key: str(path.parent / value) if key in fields and value else value for key, value in entry.items()}
+
+
+def _with_program(user: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """The login program: with a folder in its name it lies beside the kubeconfig, without one on the PATH."""
+    program = user.get("exec")
+    command = program.get("command") if isinstance(program, dict) else None
+    if not isinstance(command, str) or os.sep not in command:
+        return user
+    return {**user, "exec": {**user["exec"], "command": str(path.parent / command)}}
+
+
+# Acting as another user, as a kubeconfig asks for.
+
+_HEADER: Final = "!#$&'*+-.^_`|~"  # marks in the name of a header (RFC 9110, 5.6.2), but for % itself
+
+
+def impersonation(user: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    """The headers with which requests act as another user: `as`, `as-uid`, `as-groups` and `as-user-extra` of a
+    kubeconfig's user, which the official client ignores. Raises BadInput where they cannot be used: acting as the
+    login itself would have other rights than the file gives.
+
+    >>> impersonation({"as": "jane", "as-groups": ["a", "b"]}, "config")
+    (('Impersonate-User', 'jane'), ('Impersonate-Group', 'a'), ('Impersonate-Group', 'b'))
+    """
+    name, uid = user.get("as") or "", user.get("as-uid") or ""
+    groups, extra = user.get("as-groups") or [], user.get("as-user-extra") or {}
+    for key, value, fits in (
+        ("as", name, _texts([name])),
+        ("as-uid", uid, _texts([uid])),
+        ("as-groups", groups, _texts(groups)),
+        ("as-user-extra", extra, isinstance(extra, dict) and all(map(_texts, extra.values()))),
+    ):
+        if not fits:
+            allowed = {"as-groups": "a list of texts", "as-user-extra": "a list of texts for each key"}.get(
+                key, "a text"
+            )
+            raise BadInput(f"kubeconfig {where}: {key}: {value!r} is not allowed; allowed: {allowed}")
+    if not name and (uid or groups or extra):
+        others = ", ".join(key for key in ("as-uid", "as-groups", "as-user-extra") if user.get(key))
+        raise BadInput(f"kubeconfig {where}: {others} without `as`: name the user to act as")
+    if not name:
+        return ()
+    headers = [("Impersonate-User", name), *([("Impersonate-Uid", uid)] if uid else [])]
+    headers += [("Impersonate-Group", group) for group in groups]
+    # a header's name is of letters, digits and marks; any other character of a key is percent-encoded
+    headers += [
+        (f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}", value)
+        for key, values in extra.items()
+        for value in values
+    ]
+    return tuple(headers)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, str) and (each == "" or each.isprintable()) for each in value
+    )

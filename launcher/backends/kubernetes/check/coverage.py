@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import policies, validate
-from launcher.backends.kubernetes.check.reader import read
+from launcher.backends.kubernetes.check.files import read
 from launcher.backends.kubernetes.check.rules.forms import mapping, string
 from launcher.backends.kubernetes.check.rules.objects import RULES
 from launcher.spec.values.problems import Problems, one_line, show

@@ -1,10 +1,11 @@
-"""Manifests on disk: which files of a folder are sent to a cluster, and which are only input of kustomize."""
+"""Manifests on disk: which files of a folder are sent to a cluster, which are only input of kustomize, and what is in
+them as Kubernetes reads YAML."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any, Final
 import yaml
 
 from launcher.errors import BadInput, NotFound, Problem
-from launcher.spec.values.source import STDIN
+from launcher.spec.values.problems import Problems
+from launcher.spec.values.source import STDIN, Composer, Node, YamlDocument, read_text
 
 SUFFIXES: Final = (".yaml", ".yml")
 KUSTOMIZATION: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -144,3 +146,38 @@ def _take(path: Path | None, manifests: ManifestFiles, target: dict[str, str]) -
     except UnicodeDecodeError as error:
         message = f"byte 0x{data[error.start]:02x} at {error.start} is not UTF-8"
         manifests.problems.append(Problem(shown, 0, 0, "", message, "UTF-8 text"))
+
+
+# YAML as Kubernetes reads it, with the place of every value.
+#
+# Kubernetes' parser follows YAML 1.1 (`on` is true, `0444` is 292), ours follows 1.2. Here numbers have Kubernetes'
+# meaning. A word that is a boolean to one parser and a string to the other is refused: in quotes, it means the same to
+# both.
+
+_WORDS: Final = frozenset(
+    form for word in ("y", "n", "yes", "no", "on", "off") for form in (word, word.capitalize(), word.upper())
+)
+_STARTS: Final = frozenset("yYnNoO+-0")
+
+
+class ManifestComposer(Composer):
+    """Reads scalars as YAML 1.1 where it differs from 1.2."""
+
+    def scalar(self, event: Any) -> Node:
+        text = event.value
+        if text[:1] in _STARTS and event.tag is None and event.implicit[0]:
+            if text in _WORDS:
+                self.problem(
+                    event, f"`{text}` is a boolean to Kubernetes and a text to others", f'"{text}" or true, false'
+                )
+            elif re.fullmatch(r"[-+]?0[0-7]+", text):
+                return Node("scalar", int(text, 8), event.start_mark.line + 1, event.start_mark.column + 1, text)
+        return super().scalar(event)
+
+
+def read(texts: Mapping[str, str], problems: Problems) -> list[YamlDocument]:
+    """The documents of all files. `texts`: file name -> text; a text that cannot be read is reported in `problems`."""
+    documents: list[YamlDocument] = []
+    for name, text in texts.items():
+        documents += read_text(text, name, problems, composer=ManifestComposer)
+    return documents

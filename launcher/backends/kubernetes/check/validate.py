@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from launcher.backends.kubernetes import names, schemas
 from launcher.backends.kubernetes.check import policies
-from launcher.backends.kubernetes.check.reader import read
+from launcher.backends.kubernetes.check.files import read
 from launcher.backends.kubernetes.check.rules.containers import DIGEST
 from launcher.backends.kubernetes.check.rules.forms import (
     LABEL,

@@ -1,21 +1,23 @@
-"""Rendered Jobs and JobSets: each carries its whole runs, so rendering those again must give the same object."""
+"""Rendered Jobs and JobSets under lint: each carries its whole runs, so rendering those again must give the same
+object."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
-from launcher.backends.kubernetes.lint.look import LintedObject
 from launcher.decoding import decode
+from launcher.spec.secrets.tokens import mask
 from launcher.spec.values.problems import show
+from launcher.spec.values.source import Route, YamlDocument, dotted
 
 if TYPE_CHECKING:
     from launcher.spec.model import ResolvedJob
-    from launcher.spec.values.source import Route
+
 
 CARRIERS: Final = ("Job", "JobSet")
 _RENDER: Final = "change the job and render it again; this file stays as it was"
@@ -138,3 +140,54 @@ def _same(look: LintedObject, maps: dict[str, LintedObject]) -> dict[str, Resolv
             more = f"{edits - _SHOWN} more differences from what its job renders to"
             maps.get(name, look).error((), more, _RENDER)
     return inspection.jobs
+
+
+# One object of a manifest under lint, and its findings: every check here takes and extends it.
+
+
+class LintLine(NamedTuple):
+    """One finding: `file:line: what; what to do`. `level`: error | warning | note."""
+
+    file: str
+    line: int
+    level: str
+    what: str
+    todo: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        level = "" if self.level == "error" else f"{self.level}: "
+        return f"{where}: {level}{self.what}{'; ' if self.todo else ''}{self.todo}"
+
+
+class LintedObject:
+    """A document and its object; findings about it are added here."""
+
+    def __init__(self, document: YamlDocument, value: dict[str, Any], route: Route, lines: set[LintLine]) -> None:
+        self.document = document
+        self.value = value
+        self.route = route
+        self.lines = lines
+
+    @property
+    def kind(self) -> str:
+        return string(self.value, "kind")
+
+    @property
+    def name(self) -> str:
+        return string(mapping(self.value, "metadata"), "name")
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        return mapping(self.value, "metadata", "annotations")
+
+    def say(self, level: str, route: Route, message: str, todo: str = "", *, key: bool = False) -> None:
+        file, line, _ = self.document.place((*self.route, *route), key=key)
+        about = f"{dotted(route)}: {message}" if route else message
+        self.lines.add(LintLine(file, line, level, mask(about), mask(todo)))
+
+    def error(self, route: Route, message: str, todo: str = "") -> None:
+        self.say("error", route, message, todo, key=True)
+
+    def warning(self, route: Route, message: str, todo: str = "") -> None:
+        self.say("warning", route, message, todo, key=True)

@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from launcher.backends.kubernetes.check.rules.forms import items, mapping, string, texts
-from launcher.backends.kubernetes.lint.look import LintedObject, LintLine
-from launcher.backends.kubernetes.lint.runs import CARRIERS
+from launcher.backends.kubernetes.lint.runs import CARRIERS, LintedObject, LintLine
 from launcher.protocol.decide import GONE_FOR_GOOD
 from launcher.spec.values.problems import show
 from launcher.spec.values.source import Route, YamlDocument

@@ -24,10 +24,10 @@ import msgspec
 
 from launcher.backends.base import Rendered
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.render.gangs import pod_group
 from launcher.backends.kubernetes.render.groups import OF_OBJECT, Stage, StageRun, fingerprint, grouped
 from launcher.backends.kubernetes.render.jobset import job_spec, jobset_spec, object_name
 from launcher.backends.kubernetes.render.pod import PodContext, job_key, job_text, user_labels
+from launcher.backends.kubernetes.render.scheduling import pod_group
 from launcher.errors import BadInput
 from launcher.spec.hashing import canonical
 from launcher.spec.model import ResolvedJob

@@ -26,11 +26,9 @@ from typing import Any, Final
 import msgspec
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.render.accelerators import GPU
-from launcher.backends.kubernetes.render.fabric import fabric_resources, fabric_variables
-from launcher.backends.kubernetes.render.gangs import gang_labels, gang_scheduler
+from launcher.backends.kubernetes.render.accelerators import GPU, fabric_resources, fabric_variables
 from launcher.backends.kubernetes.render.patch import patched
-from launcher.backends.kubernetes.render.scheduling import scheduling, topology_annotations
+from launcher.backends.kubernetes.render.scheduling import gang_labels, gang_scheduler, scheduling, topology_annotations
 from launcher.backends.kubernetes.render.volumes import driver_annotations, mounted
 from launcher.decoding import decode
 from launcher.errors import BadInput

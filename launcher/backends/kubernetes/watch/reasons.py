@@ -24,7 +24,7 @@ from launcher.backends.kubernetes.watch.endings import (
     newest,
     why_pod_ended,
 )
-from launcher.backends.kubernetes.watch.queued import given_away, held_back
+from launcher.backends.kubernetes.watch.queues import given_away, held_back
 from launcher.reasons import EXIT_NEVER, RULES, Reason
 
 TOO_LONG: Final = 30.0  # seconds after its deletion was due, after which a pod is reported as hanging

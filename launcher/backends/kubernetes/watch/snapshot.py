@@ -30,7 +30,7 @@ from launcher.backends.kubernetes.objects import (
 )
 from launcher.backends.kubernetes.watch import reasons
 from launcher.backends.kubernetes.watch.endings import Judgement, moment
-from launcher.backends.kubernetes.watch.queued import given_away
+from launcher.backends.kubernetes.watch.queues import given_away
 
 NAME: Final = "kubernetes"
 Object = dict[str, Any]

@@ -15,7 +15,7 @@ from launcher.errors import BadInput
 from launcher.monitor.episodes import sources
 from launcher.monitor.rows import text
 from launcher.monitor.server.blind_mode import Hiding
-from launcher.monitor.server.pages.addresses import row_id
+from launcher.monitor.server.pages.formats import row_id
 from launcher.monitor.server.queries.evaluations import EvaluationQueries
 from launcher.monitor.server.queries.runs import Queries
 from launcher.monitor.server.queries.verdicts import VerdictQueries

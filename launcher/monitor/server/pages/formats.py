@@ -1,4 +1,4 @@
-"""How the pages write numbers, times and costs."""
+"""How the pages write numbers, times and costs, and what their addresses name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 from decimal import Decimal
 
 from sqlalchemy import RowMapping
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from launcher.decoding import decode
-from launcher.report.parts import duration
+from launcher.report.html import duration
 from launcher.results.run_cost import HeldTime, MachineTime, bill
 from launcher.results.text import difference, interval, money, probability
 from launcher.results.text import number as metric
@@ -97,3 +99,19 @@ def spent(run: RowMapping, prices: Prices, now: float) -> tuple[Decimal | None, 
 
 def amount(value: Decimal | None, currency: str) -> str:
     return (money(float(value), currency) or "") if value is not None and currency else ""
+
+
+# What an address names: rows and parts of tables.
+
+
+def row_id(text: str) -> int:
+    """The id of a row. Raises HTTPException 404 for what no row can have."""
+    if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
+        raise HTTPException(404)
+    return int(text)
+
+
+def chosen_page(request: Request, count: int, shown: int) -> int:
+    """The part of a long table that an address asks for."""
+    last, text = max(0, (count - 1) // shown), request.query_params.get("page", "")
+    return min(int(text), last) if text.isascii() and text.isdecimal() and len(text) < 10 else 0

@@ -31,10 +31,10 @@ from launcher.monitor.server.blind_mode import Hiding
 from launcher.monitor.server.live.desktops import LiveDesktops
 from launcher.monitor.server.logs import read_tail
 from launcher.monitor.server.pages import formats
-from launcher.monitor.server.pages.addresses import row_id
 from launcher.monitor.server.pages.comparisons import ComparisonPages
 from launcher.monitor.server.pages.costs import CostPages
 from launcher.monitor.server.pages.desktops import DesktopPages, screens_of
+from launcher.monitor.server.pages.formats import row_id
 from launcher.monitor.server.pages.metrics import as_csv, charts, curves, notes, run_metrics
 from launcher.monitor.server.pages.outputs import OutputPages
 from launcher.monitor.server.pages.run_groups import RunGroupPages
@@ -49,7 +49,7 @@ from launcher.results.facts import Facts, load_facts
 from launcher.results.text import FEW_CLUSTERS
 from launcher.spec.hashing import decode_job
 from launcher.spec.prices.rates import Prices
-from launcher.spec.resolve.difference import MISSING, differences
+from launcher.spec.resolve.explain import MISSING, differences
 from launcher.store.base import Store
 
 STATIC: Final = {

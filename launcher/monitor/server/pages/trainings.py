@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from launcher.decoding import decode
 from launcher.monitor.server.blind_mode import blind
-from launcher.monitor.server.pages.addresses import chosen_page, row_id
+from launcher.monitor.server.pages.formats import chosen_page, row_id
 from launcher.monitor.server.queries.runs import Queries
 from launcher.monitor.server.queries.trainings import KINDS, SHOWN, Moment, TrainingQueries
 

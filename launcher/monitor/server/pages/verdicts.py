@@ -15,14 +15,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from launcher.errors import BadInput
 from launcher.monitor.database import written
+from launcher.monitor.notice_ingest import put_verdict, verdict_row
 from launcher.monitor.server.blind_mode import blind as is_blind
 from launcher.monitor.server.blind_mode import cookie_of
-from launcher.monitor.server.pages.addresses import chosen_page
+from launcher.monitor.server.pages.formats import chosen_page
 from launcher.monitor.server.queries.runs import Queries
 from launcher.monitor.server.queries.verdicts import SHOWN, VerdictQueries
 from launcher.monitor.server.security import of_this_machine
 from launcher.monitor.tables import identify
-from launcher.monitor.verdict_ingest import put_verdict, verdict_row
 from launcher.results.verdicts import give_verdict
 from launcher.store.base import Store
 
