@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -18,14 +21,14 @@ from eval.actions.geometry import Cells
 from eval.agents.base import Decision
 from eval.agents.wire import png
 from eval.config import ConfigError
-from eval.desktop import InfraError
+from eval.desktop import InfraError, Interface
 from eval.desktops.tools import TOOLS
 from eval.episodes import ToolCall
 from eval.serve.choosing import RequestRefused
-from eval.serve.mcp_tools import ACTIONS, listed
+from eval.serve.http import BODY_LIMIT
 from eval.serve.openenv import release
 from eval.serve.reading import action_of
-from eval.serve.sessions import AfterAnswer, ClientSession, ClientSessions
+from eval.serve.sessions import AfterAnswer, ClientSession, ClientSessions, serve_stream
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NOT_JSON, NO_REQUEST, NO_METHOD, NO_ARGUMENTS, FAULT = -32700, -32600, -32601, -32602, -32603  # JSON-RPC 2.0
@@ -173,3 +176,146 @@ def _told(why: str, facts: dict[str, Any]) -> dict[str, Any]:
 def failed(identity: str | int | float | None, code: int, message: str) -> dict[str, Any]:
     """An answer of JSON-RPC that is an error."""
     return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": message}}
+
+
+Schema = dict[str, Any]
+Arguments = Mapping[str, Any]
+PIXEL: Final = {"type": "integer", "minimum": 0}
+TEXT: Final = {"type": "string"}
+KEYS: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+POINT: Final = {"x": PIXEL, "y": PIXEL}
+CLICKS: Final = {"left": "click", "right": "right_click", "middle": "middle_click"}
+
+
+def _same(kind: str) -> Callable[[Arguments], Schema]:
+    """The arguments are the fields of the action."""
+    return lambda given: {"type": kind, **given}
+
+
+def _click(given: Arguments) -> Schema:
+    button = given.get("button", "left")
+    rest = {name: value for name, value in given.items() if name != "button"}
+    return {"type": CLICKS.get(button, f"{button}_click") if isinstance(button, str) else button, **rest}
+
+
+def _key(given: Arguments) -> Schema:
+    keys = given.get("keys")
+    return {"type": "hotkey" if isinstance(keys, list) and len(keys) > 1 else "key", **given}
+
+
+def _wait(given: Arguments) -> Schema:
+    return {"type": "wait", **{("duration" if name == "seconds" else name): value for name, value in given.items()}}
+
+
+@dataclass(frozen=True)
+class ComputerTool:
+    """A tool that is an action. told: it neither moves the mouse nor presses a key."""
+
+    name: str
+    description: str
+    action: Callable[[Arguments], Schema]
+    arguments: Mapping[str, Schema] = field(default_factory=dict)
+    optional: tuple[str, ...] = ()
+    told: bool = False
+
+    def listed(self) -> Schema:
+        """As tools/list gives it."""
+        return described(self.name, self.description, self.arguments, self.optional)
+
+
+def described(name: str, description: str, arguments: Mapping[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
+    """A tool as tools/list gives it."""
+    schema: Schema = {"type": "object", "properties": dict(arguments), "additionalProperties": False}
+    if required := [each for each in arguments if each not in optional]:
+        schema["required"] = required
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+ACTIONS: Final[dict[str, ComputerTool]] = {
+    tool.name: tool
+    for tool in (
+        ComputerTool("screenshot", "Show the screen.", _same("screenshot"), told=True),
+        ComputerTool(
+            "click",
+            "Click at a point of the picture, in pixels from its upper left corner.",
+            _click,
+            {**POINT, "button": {"enum": list(CLICKS)}, "modifiers": KEYS},
+            ("button", "modifiers"),
+        ),
+        ComputerTool("double_click", "Double-click at a point of the picture.", _same("double_click"), POINT),
+        ComputerTool(
+            "drag", "Drag with the left button from x, y to x2, y2.", _same("drag"), {**POINT, "x2": PIXEL, "y2": PIXEL}
+        ),
+        ComputerTool("type", "Type a text into what has the focus.", _same("type"), {"text": TEXT}),
+        ComputerTool("key", 'Press a key, or several at once: ["ctrl", "s"].', _key, {"keys": KEYS}),
+        ComputerTool(
+            "scroll",
+            "Scroll at a point, by clicks of the wheel.",
+            _same("scroll"),
+            {
+                **POINT,
+                "direction": {"enum": ["up", "down", "left", "right"]},
+                "amount": {"type": "number", "exclusiveMinimum": 0},
+            },
+            ("x", "y", "amount"),
+        ),
+        ComputerTool(
+            "wait",
+            "Wait some seconds, and show the screen.",
+            _wait,
+            {"seconds": {"type": "number", "minimum": 0}},
+            told=True,
+        ),
+        ComputerTool("done", "Say that it is done; it is judged.", _same("done"), {"text": TEXT}, ("text",), True),
+        ComputerTool("fail", "Say that the task cannot be done.", _same("fail"), {"text": TEXT}, ("text",), True),
+    )
+}
+
+
+def listed(interface: Interface, *, tasks: bool) -> list[Schema]:
+    """The tools of a server. tasks: clients may choose a task."""
+    which: dict[str, Schema] = {"task": TEXT, "seed": PIXEL} if tasks else {}
+    about = "Begin a task: the named one, or the next." if tasks else "Begin with a new desktop."
+    start = described("start", f"{about} What went on before is left.", which, tuple(which))
+    actions = [tool.listed() for tool in ACTIONS.values() if interface != "tools" or tool.told]
+    calls = [] if interface == "gui" else list(TOOLS.values())
+    schemas = [{"name": tool.name, "description": tool.description, "inputSchema": tool.schema()} for tool in calls]
+    return [start, *actions, *schemas]
+
+
+PATIENCE_S: Final = 5.0  # seconds for the requests that were sent before the input ended
+
+
+def own_output() -> BinaryIO:
+    """Standard output, for messages alone: whatever else this process and those that it starts print goes to standard
+    error from now on."""
+    sys.stdout.flush()
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return output
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The client's messages. Ends with the input, and at a line that is too long."""
+    while line := await reader.readline():
+        if line.strip():
+            yield line
+
+
+async def serve(sessions: ClientSessions, output: BinaryIO) -> None:
+    """Serves the one client until its input ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=BODY_LIMIT)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    session = sessions.session()
+    client = McpClient(sessions, session)
+
+    def write(answer: dict[str, object]) -> None:
+        output.write(msgspec.json.encode(answer) + b"\n")
+        output.flush()
+
+    async def handle(line: bytes) -> None:
+        if (answer := await client.handle(line)) is not None:
+            await asyncio.to_thread(write, answer)
+
+    await serve_stream(_lines(reader), handle, session, patience=PATIENCE_S)
