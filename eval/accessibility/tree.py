@@ -126,12 +126,11 @@ _PLACEHOLDERS: Final = re.compile("[\ufffc\ufffd]")  # stand for embedded object
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _FLAGS: Final = {"Image": "image", "Selection": "selection"}
 
-for _prefix, _address in NAMESPACES.items():
-    ElementTree.register_namespace(_prefix, _address)
-
 
 def to_xml(tree: Tree) -> str:
     """The whole tree as one document. Read it with `eval.desktops.trees.read_tree(place, whole=True)`."""
+    for prefix, address in NAMESPACES.items():
+        ElementTree.register_namespace(prefix, address)
     root = ElementTree.Element("desktop-frame")
     left = [(root, node) for node in reversed(tree.applications)]
     while left:

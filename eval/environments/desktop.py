@@ -239,9 +239,6 @@ def _options(options: Mapping[str, Any]) -> DesktopTaskOptions:
     return chosen
 
 
-Then = Callable[[DesktopSession], Awaitable[None]]
-
-
 class OpenScene:
     """A desktop with some programs open. then: what is done after they are."""
 
