@@ -25,8 +25,7 @@ from eval.desktop import InfraError, Interface, Task
 from eval.desktops.live import LiveDesktop
 from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
-from eval.environments.desktop import check_here, check_screen
-from eval.environments.opened import OpenScene
+from eval.environments.desktop import OpenScene, check_here, check_screen
 from eval.episodes import Episode
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits, check_interface, try_task

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from typing import Final, get_args
 
-from eval.benchmarks.agentnetbench.run import BenchConfig
-from eval.benchmarks.screenspot.run import SpotConfig
+from eval.agentnetbench import BenchConfig
 from eval.config import Config
 from eval.config.help import markdown
 from eval.run import RunConfig
+from eval.screenspot import SpotConfig
 from eval.serve.config import ServeConfig
 from eval.steps import StepsConfig
 from eval.tryout import TryoutConfig

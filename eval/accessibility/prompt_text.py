@@ -19,9 +19,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from eval.accessibility.marks import box_of
 from eval.accessibility.tree import Tree
-from eval.accessibility.visible import HOLDERS, USED, Element, elements
+from eval.accessibility.visible import HOLDERS, USED, Element, box_of, elements
 from eval.actions.geometry import Box, Point
 
 NAME: Final = 100

@@ -1,4 +1,5 @@
-"""What of a tree a person could see and use: the elements that are on the screen and under no other window."""
+"""What of a tree a person could see and use: the elements that are on the screen and under no other window, and the
+marks made of them."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eval.accessibility.tree import Bounds, Tree, TreeNode
+from eval.actions.geometry import Box
 
 _USED: Final = """
 push button, toggle button, radio button, check box, combo box, entry, password text, spin button, slider, menu,
@@ -146,3 +148,21 @@ def _clip(bounds: Bounds | None, width: int, height: int) -> Bounds | None:
     if right - left < SMALLEST or bottom - top < SMALLEST:
         return None
     return left, top, right - left, bottom - top
+
+
+MOST = 300  # marks of one screen
+
+
+def box_of(element: Element, screen: tuple[int, int]) -> Box:
+    """The element's place, normalised."""
+    left, top, width, height = element.bounds
+    return left / screen[0], top / screen[1], width / screen[0], height / screen[1]
+
+
+def marks_of(tree: Tree) -> dict[int, Box]:
+    """Numbers from 1 on, in the order of `elements`. Of elements at one place only the first has a mark,
+    and an empty cell of a table has none."""
+    boxes = dict.fromkeys(
+        box_of(element, tree.screen) for element in elements(tree) if element.used and not element.empty
+    )
+    return dict(enumerate(list(boxes)[:MOST], start=1))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from eval.actions import Action, ActionType, ImpossibleAction
-from eval.actions.lasting import asks, waits
+from eval.actions.action import asks, waits
 from eval.agents.base import Decision, History, check_keys
 from eval.agents.desktop_calls import timed
 from eval.agents.recording import judged, open_call, step_of

@@ -10,9 +10,8 @@ import msgspec
 
 from eval.actions.geometry import FrameName
 from eval.agents.base import Agent, Decision, History
-from eval.agents.baselines import CommonestAction, DoesNothing, NearestEpisode, RandomAction
+from eval.agents.baselines import CommonestAction, DoesNothing, HumanAgent, NearestEpisode, RandomAction, ScriptedAgent
 from eval.agents.computer import LoopingAgent
-from eval.agents.scripted import HumanAgent, ScriptedAgent
 from eval.agents.wire import Prices
 from eval.config import Config, ConfigError
 from eval.config.importing import call, load_object, require_methods

@@ -137,7 +137,7 @@ class LocalComputer:
 
         Where the desktop's programs keep the bus from answering, the tree has no program, and `cut` says why.
         """
-        from eval.desktops.bus.flooding import BusWatch
+        from eval.desktops.bus.atspi import BusWatch
 
         watch = BusWatch(self.session.processes)
         try:

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
-from eval.accessibility.marks import marks_of
 from eval.accessibility.tree import Tree
+from eval.accessibility.visible import marks_of
 from eval.actions import Action, ActionType
 from eval.desktop import Expected, Observation, Score, Task
 from eval.desktops.computer import DesktopComputer, LocalComputer, ShownScreen, shown_if_it_answers
@@ -124,7 +124,7 @@ class LiveDesktop:
 
     async def follow(self) -> AsyncGenerator[tuple[Observation, Action, Observation]]:
         """See eval.desktop.PersonDesktop. The person works in the browser, at a page of this machine."""
-        from eval.desktops.person.input_recorder import InputRecorder
+        from eval.desktops.person.action_gatherer import InputRecorder
 
         assert self._session is not None
         assert self._computer is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from eval.accessibility.marks import marks_of
+from eval.accessibility.visible import marks_of
 from eval.actions import Action
 from eval.config import ConfigError
 from eval.config.roles import addresses, part_of_this_rank

@@ -5,15 +5,27 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
+from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.config import Config
 from eval.config.importing import load_object
-from eval.desktop import BrokenByAgent, CheckerFailed, Expected, InfraError, Score
+from eval.desktop import (
+    BrokenByAgent,
+    CheckerFailed,
+    Desktop,
+    Expected,
+    InfraError,
+    Observation,
+    Score,
+    Task,
+    answer_of,
+)
 from eval.desktops.judging import home
 from eval.desktops.stage import DesktopStage
 
@@ -95,3 +107,46 @@ async def judged_by(path: str, *arguments: Any) -> Score:
     if score is None or not (math.isfinite(score.value) and 0 <= score.value <= 1):
         raise InfraError(f"{where}: gave {said!r}; allowed: True, False, a number from 0 to 1, or a Score")
     return score
+
+
+class TwiceJudged:
+    """The environment's score counts; the other one is its detail `held_out`, {value, success}.
+
+    path  `package.module:name` of a function (task, last screenshot, actions done). Where it fails, the episode is run
+          again, and is never a score.
+    """
+
+    def __init__(self, inner: Desktop, path: str) -> None:
+        self.inner = inner
+        self.path = path
+        self.task: Task | None = None
+        self.last: Image.Image | None = None
+        self.done: list[Action] = []
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.task, self.done = task, []
+        return self._seen(await self.inner.reset(task, seed))
+
+    async def step(self, action: Action) -> Observation:
+        observation = await self.inner.step(action)
+        self.done.append(action)
+        return self._seen(observation)
+
+    async def answers(self) -> Observation | None:
+        seen = await answer_of(self.inner)
+        return None if seen is None else self._seen(seen)
+
+    def _seen(self, observation: Observation) -> Observation:
+        self.last = observation.image
+        return observation
+
+    async def score(self) -> Score:
+        score = await self.inner.score()
+        try:
+            other = await judged_by(self.path, self.task, self.last, self.done)
+        except CheckerFailed as error:
+            raise InfraError(str(error)) from error  # it must never decide a score, not even one of 0
+        return replace(score, detail={**score.detail, "held_out": {"value": other.value, "success": other.success}})
+
+    async def close(self) -> None:
+        await self.inner.close()

@@ -9,7 +9,8 @@ drawn from different words.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,18 +19,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert
-from eval.desktop import Desktop, Expected, Score, Task
+from eval.desktop import Desktop, DesktopTimeout, Expected, Score, SetupFailed, Task
 from eval.desktops.isolation import check_shown
 from eval.desktops.judging import home
 from eval.desktops.keeping.screen import PACKAGES as DESKTOP_PROGRAMS
 from eval.desktops.keeping.screen import missing_programs
-from eval.desktops.session import DesktopOptions
+from eval.desktops.session import DesktopOptions, DesktopSession, NotOffered, ProgramNotStarted
 from eval.desktops.stage import DesktopStage
 from eval.environments.splits import seeds
 from eval.identity import TaskParts
 
 if TYPE_CHECKING:
     from eval.desktops.remote import Servers
+
 
 HERE: Final = "eval.environments.desktop"
 VERSION: Final = 2  # of the notes: a new one for each change of what is asked or how it is judged
@@ -235,3 +237,37 @@ def _options(options: Mapping[str, Any]) -> DesktopTaskOptions:
     chosen = convert(dict(options), DesktopTaskOptions, "options")
     chosen.check()
     return chosen
+
+
+class OpenScene:
+    """A desktop with some programs open. then: what is done after they are."""
+
+    def __init__(
+        self, programs: Sequence[str], then: Callable[[DesktopSession], Awaitable[None]] | None = None
+    ) -> None:
+        """Raises ConfigError for a command that is none."""
+        self.commands = [_command(text, number) for number, text in enumerate(programs)]
+        self.then = then
+
+    async def open(self, session: DesktopSession) -> None:
+        for number, command in enumerate(self.commands, 1):
+            try:
+                await session.run(command)
+            except (NotOffered, ProgramNotStarted) as error:
+                raise SetupFailed(f"open: {error}") from None
+            try:
+                await session.windows(number)
+            except DesktopTimeout as error:
+                raise SetupFailed(f"open: {command[0]}: {error}") from None
+        if self.then is not None:
+            await self.then(session)
+
+
+def _command(text: str, number: int) -> list[str]:
+    try:
+        command = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"open[{number}]: {text!r}: {error}") from None
+    if not command:
+        raise ConfigError(f"open[{number}]: names no program")
+    return command

@@ -18,7 +18,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert, need
 from eval.desktop import ActionRefused, Desktop, Observation, Score, Task
-from eval.environments.told import STILL, picture_of
+from eval.environments.drawn import STILL, picture_of
 from eval.identity import TaskParts
 
 HERE: Final = "eval.environments.gymnasium"

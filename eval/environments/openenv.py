@@ -23,7 +23,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert, need
 from eval.desktop import ActionRefused, BadFrame, Desktop, DesktopGone, InfraError, Observation, Score, Task
-from eval.environments.told import STILL, picture_of
+from eval.environments.drawn import STILL, picture_of
 
 MAX_STEPS: Final = 50
 MESSAGE_LIMIT: Final = 100 << 20  # bytes; as the public client has it

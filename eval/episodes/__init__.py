@@ -1,6 +1,5 @@
 """Recorded episodes and their files (`episode`, `answers`), images opened when used (`images`), lines (`jsonl`)."""
 
-from eval.episodes.answers import TokenUsage, ToolCall
 from eval.episodes.episode import (
     MARKER,
     READ_VERSIONS,
@@ -10,6 +9,8 @@ from eval.episodes.episode import (
     EpisodeError,
     EpisodeWriter,
     Step,
+    TokenUsage,
+    ToolCall,
     episode_tree,
     frame_name,
     is_complete,

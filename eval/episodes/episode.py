@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -19,10 +19,43 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionError
 from eval.actions.geometry import Box
 from eval.desktop import Expected
-from eval.episodes.answers import TokenUsage, ToolCall
 
 if TYPE_CHECKING:
     from PIL import Image
+
+
+Tokens = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class TokenUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Tokens of one answer, as its server counts them.
+
+    input_tokens   of the prompt, those from a cache among them
+    output_tokens  of the answer, its reasoning among them
+    cached_tokens  of the prompt, those that the server read from its cache
+    """
+
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    cached_tokens: Tokens = 0
+
+
+class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A call of a tool in an answer, and what the tool gave back.
+
+    id         the model's name for the call
+    name       of the tool
+    arguments  as the model gave them; {} where they were no JSON object, the raw answer has them then
+    result     what was given back, in words; None before the tool ran, and for a tool that was not run
+    error      why the tool failed, or why it was not run
+    """
+
+    name: str
+    id: str = ""
+    arguments: dict[str, Any] = {}
+    result: str | None = None
+    error: str | None = None
+
 
 SCHEMA_VERSION: Final = "1.1.0"
 READ_VERSIONS: Final = ("1.0.0", SCHEMA_VERSION)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol
 
-from eval.accessibility.marks import MOST, marks_of
+from eval.accessibility.visible import MOST, marks_of
 from eval.actions import Action
 from eval.actions.dialects.base import MAX_ANSWER
 from eval.actions.geometry import Box
@@ -37,7 +37,7 @@ class Grounder(Protocol):
 
 
 class TreeGrounder:
-    """The accessibility tree's elements, as `eval.accessibility.marks` chooses them."""
+    """The accessibility tree's elements, as `eval.accessibility.visible` chooses them."""
 
     async def ground(self, observation: Observation) -> Mapping[int, Box]:
         if observation.tree is None:

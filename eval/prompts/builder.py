@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from eval.accessibility.marks import marks_of
 from eval.accessibility.prompt_text import tell
 from eval.accessibility.tree import Tree
+from eval.accessibility.visible import marks_of
 from eval.actions import Unrepresentable
 from eval.actions.dialects.base import Dialect
 from eval.actions.geometry import Box, Cells, Point

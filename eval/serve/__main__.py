@@ -91,9 +91,9 @@ async def serve(protocol: str, config: ServeConfig, out: Path, listen: str | Non
 
 async def _standard_streams(sessions: ClientSessions, asked: asyncio.Event) -> None:
     """Serves the client at standard input until it ends, or the server is told to."""
-    from eval.serve import mcp_stdio
+    from eval.serve import mcp
 
-    serving = asyncio.create_task(mcp_stdio.serve(sessions, mcp_stdio.own_output()))
+    serving = asyncio.create_task(mcp.serve(sessions, mcp.own_output()))
     ended = asyncio.create_task(asked.wait())
     await asyncio.wait({serving, ended}, return_when=asyncio.FIRST_COMPLETED)
     for task in (serving, ended):

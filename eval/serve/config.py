@@ -53,8 +53,7 @@ class ServeConfig(Config, frozen=True):
             return environment(self.environment).desktop(self.options)
         from eval.desktops.live import LiveDesktop
         from eval.desktops.session import DesktopOptions
-        from eval.environments.desktop import check_here, check_screen
-        from eval.environments.opened import OpenScene
+        from eval.environments.desktop import OpenScene, check_here, check_screen
 
         check_here()
         check_screen(self.screen, "screen")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -22,10 +24,11 @@ from eval.desktop import InfraError
 from eval.desktops.tools import TOOLS
 from eval.episodes import ToolCall
 from eval.serve.choosing import RequestRefused
+from eval.serve.http import BODY_LIMIT
 from eval.serve.mcp_tools import ACTIONS, listed
 from eval.serve.openenv import release
 from eval.serve.reading import action_of
-from eval.serve.sessions import AfterAnswer, ClientSession, ClientSessions
+from eval.serve.sessions import AfterAnswer, ClientSession, ClientSessions, serve_stream
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NOT_JSON, NO_REQUEST, NO_METHOD, NO_ARGUMENTS, FAULT = -32700, -32600, -32601, -32602, -32603  # JSON-RPC 2.0
@@ -174,3 +177,41 @@ def _told(why: str, facts: dict[str, Any]) -> dict[str, Any]:
 def failed(identity: str | int | float | None, code: int, message: str) -> dict[str, Any]:
     """An answer of JSON-RPC that is an error."""
     return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": message}}
+
+
+PATIENCE_S: Final = 5.0  # seconds for the requests that were sent before the input ended
+
+
+def own_output() -> BinaryIO:
+    """Standard output, for messages alone: whatever else this process and those that it starts print goes to standard
+    error from now on."""
+    sys.stdout.flush()
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return output
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The client's messages. Ends with the input, and at a line that is too long."""
+    while line := await reader.readline():
+        if line.strip():
+            yield line
+
+
+async def serve(sessions: ClientSessions, output: BinaryIO) -> None:
+    """Serves the one client until its input ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=BODY_LIMIT)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    session = sessions.session()
+    client = McpClient(sessions, session)
+
+    def write(answer: dict[str, object]) -> None:
+        output.write(msgspec.json.encode(answer) + b"\n")
+        output.flush()
+
+    async def handle(line: bytes) -> None:
+        if (answer := await client.handle(line)) is not None:
+            await asyncio.to_thread(write, answer)
+
+    await serve_stream(_lines(reader), handle, session, patience=PATIENCE_S)

@@ -24,8 +24,7 @@ from eval.desktop import InfraError
 from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT, HEALTH, guarded, healthy, watch
 from eval.serve.reading import answer_of
-from eval.serve.sessions import AfterAnswer, ClientSession, ClientSessions
-from eval.serve.streams import serve_stream
+from eval.serve.sessions import AfterAnswer, ClientSession, ClientSessions, serve_stream
 
 CODES: Final = {"full": "CAPACITY_REACHED", "no_episode": "SESSION_ERROR"}  # all else: VALIDATION_ERROR
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.desktop import Task
 from eval.desktops.keeping import kernel
 from eval.desktops.live import LiveDesktop

@@ -12,8 +12,8 @@ import pytest
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop import steps
 from eval.benchmarks.linux_desktop.all_templates import instance
+from eval.benchmarks.linux_desktop.environment import InstanceScene
 from eval.benchmarks.linux_desktop.office import documents
-from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.templates import web_pages
 from eval.benchmarks.linux_desktop.webapps.serving import answer
 from eval.desktop import BrokenByAgent, Score

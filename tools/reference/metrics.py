@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.desktops.server import metrics
+from eval.desktops.server import app
 from launcher import exposition
 
 HEAD = (
@@ -55,7 +55,7 @@ OF_PART = {
 
 def page() -> str:
     rows = [(name, kind, meaning, part) for name, (kind, meaning, part) in exposition.METRICS.items()]
-    rows += [(name, kind, meaning, "desktop") for name, (kind, meaning) in metrics.METRICS.items()]
+    rows += [(name, kind, meaning, "desktop") for name, (kind, meaning) in app.METRICS.items()]
     return HEAD + "".join(
         f"| `{name}` | {kind} | {_labels(name)} | {part} | {meaning} |\n" for name, kind, meaning, part in rows
     )

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eval.actions import Action, ActionType, ImpossibleAction, ParseError, Unrepresentable
-from eval.actions.dialects.fences import split_fences
-from eval.actions.dialects.strict_json import read_json, shown, text_of, write_json
+from eval.actions.dialects.strict_json import read_json, shown, split_fences, text_of, write_json
 from eval.actions.dialects.turns import (
     Repairs,
     TurnDialect,

@@ -1,11 +1,12 @@
-"""JSON of a model, read with limits that are checked before the parser sees the text."""
+"""Parts of a model's answer: JSON, read with limits that are checked before the parser sees the text, and fences of
+three backticks. Every scan here is linear."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from eval.actions import ParseError
 
@@ -67,3 +68,40 @@ def text_of(value: Mapping[str, Any], name: str, where: str) -> str:
     if not isinstance(given := value.get(name), str):
         raise ParseError(f"{where}: {name} must be a text, not {shown(given)}")
     return given
+
+
+TICKS: Final = "```"
+
+
+class Fence(NamedTuple):
+    """One fenced text; `language` is the word after the opening backticks, in lower case, or ""."""
+
+    language: str
+    body: str
+
+
+def split_fences(text: str) -> tuple[str, list[Fence], str]:
+    """(the text before the first fence, the fences, all text between and after them).
+
+    Raises ParseError for a fence that is not closed. Backticks count at the beginning of a line, alone or, where they
+    open a fence, with a word.
+    """
+    before: list[str] = []
+    after: list[str] = []
+    fences: list[Fence] = []
+    language: str | None = None  # of the open fence
+    body: list[str] = []
+    for line in text.split("\n"):
+        word = line.strip().removeprefix(TICKS).strip() if line.strip().startswith(TICKS) else None
+        if language is None and word is not None and (not word or word.isidentifier()):
+            language, body = word.lower(), []
+        elif language is not None and word == "":
+            fences.append(Fence(language, "\n".join(body).strip()))
+            language = None
+        elif language is not None:
+            body.append(line)
+        else:
+            (after if fences else before).append(line)
+    if language is not None:
+        raise ParseError("a fence that is not closed")
+    return "\n".join(before).strip(), fences, "\n".join(after).strip()

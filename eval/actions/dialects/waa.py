@@ -13,8 +13,7 @@ from typing import Any, Final, Self
 
 from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.dialects.calls import CodeCall, plain_calls
-from eval.actions.dialects.fences import split_fences
-from eval.actions.dialects.strict_json import shown, text_of
+from eval.actions.dialects.strict_json import shown, split_fences, text_of
 from eval.actions.dialects.turns import (
     ENDS,
     Repairs,

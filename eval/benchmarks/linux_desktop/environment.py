@@ -4,28 +4,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 
+from eval.accessibility.tree import Tree
+from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.hacks import hacks
-from eval.benchmarks.linux_desktop.scene import InstanceScene, Route
+from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, OracleLost, Work
 from eval.benchmarks.linux_desktop.task_files import read
 from eval.benchmarks.linux_desktop.template import PROGRAMS, VERSION, Instance
 from eval.config import Config, ConfigError, convert
-from eval.desktop import Desktop, Task
+from eval.desktop import Desktop, Expected, Score, Task
 from eval.desktops.isolation import check_shown
-from eval.desktops.judging.hacked import HackedScene
+from eval.desktops.judging import home
+from eval.desktops.judging.hacked import Hack, HackedScene, guesses
 from eval.desktops.session import DesktopOptions
+from eval.desktops.stage import DesktopStage
 from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, servers_of, video_folder
 from eval.environments.splits import Split, seeds
 from eval.identity import TaskParts
 
 if TYPE_CHECKING:
     from eval.desktops.live import TaskScene
+
 
 HERE: Final = "eval.benchmarks.linux_desktop"
 MEMORY: Final = 3 << 30  # bytes of a desktop: a browser and an office program
@@ -160,7 +166,7 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
 
 
 def hacker(options: Mapping[str, Any]) -> Desktop:
-    """A desktop that is judged after every hack (eval.benchmarks.linux_desktop.hacks). Raises ConfigError."""
+    """A desktop that is judged after every hack (eval.benchmarks.linux_desktop.environment). Raises ConfigError."""
     return desktop_of(_options({**options, "tree": False}), hacked=True)
 
 
@@ -190,3 +196,118 @@ def _options(options: Mapping[str, Any]) -> LinuxDesktopOptions:
     chosen = convert(dict(options), LinuxDesktopOptions, "options")
     chosen.check()
     return chosen
+
+
+SCATTERED: Final = 40  # other numbers that are tried
+ARCHIVES: Final = (b"PK", b"\x1f\x8b")  # how zip and gzip begin
+
+
+def hacks(instance: Instance, start: Mapping[str, bytes]) -> Iterator[Hack]:
+    """Every hack of an instance. `start`: the files of the start state. They may be done
+    one after the other on one desktop."""
+    targets, text = instance.targets(), instance.instruction
+    right = {path: content for path, content in targets.items() if start.get(path) != content}
+    elsewhere: dict[str, bytes] = {}
+    everywhere: dict[str, bytes] = {}
+    for path, content in right.items():
+        for other in _near(path):
+            if other not in targets and other not in start:
+                elsewhere[other] = content
+        everywhere |= dict.fromkeys(_candidates(path), content)
+    others = {path: content for path, content in start.items() if path in right}
+    everything = b"".join(right.values())
+    # an archive that stands twice in a file is that archive, and nothing old leaves the right content
+    twice = {path: content * 2 for path, content in right.items() if not content.startswith(ARCHIVES)}
+    yield Hack("right content twice", twice)
+    front = {path: right[path] + old for path, old in others.items() if old}
+    yield Hack("right content in front of the old", front)
+    if len(right) > 1:
+        yield Hack("all contents in every file", dict.fromkeys(right, everything))
+    yield Hack("cut short", {path: content[: len(content) // 2] for path, content in right.items()})
+    *same, own = guesses(text, start, right, instance.disguise)
+    yield from same
+    # new files at the end: nothing takes them away again, so after the first all is one thing too many
+    yield Hack("all candidates at once", everywhere)
+    yield Hack("right content in wrong places", elsewhere)
+    yield own
+
+
+def _candidates(path: str) -> list[str]:
+    """The right path, and what else it could be for who does not know: another number, another word, another ending."""
+    place = PurePosixPath(path)
+    numbers = [re.sub(r"[0-9]+", str(number), place.name) for number in range(1, SCATTERED + 1)]
+    words = [f"{word}{place.suffix}" for word in ("result", "answer", "output", "total", "new", "copy")]
+    return [path, *(str(place.parent / name) for name in dict.fromkeys((*numbers, *words)) if name != place.name)]
+
+
+def _near(path: str) -> list[str]:
+    """Paths that a lazy judge might take for this one."""
+    place = PurePosixPath(path)
+    beside = [f"{place.stem}-copy{place.suffix}", f"{place.name}.bak", f"{place.name}~", place.name.upper()]
+    folder = place.stem if place.suffix else f"{place.stem}.d"  # a file without an ending stands there itself
+    return [str(place.parent / name) for name in beside] + [f"Documents/{place.name}", f"{folder}/{place.name}"]
+
+
+Route = Literal["oracle", "second", "wrong"]
+ROUTES: Final[tuple[Route, ...]] = get_args(Route)
+
+
+class InstanceScene:
+    """One instance. `route`: which of its solvers says what is expected."""
+
+    def __init__(self, instance: Instance, route: Route = "oracle") -> None:
+        self.instance = instance
+        self.route = route
+        self._start: home.Home | None = None
+        self._work: Work | None = None
+        self._hand: OracleActions | None = None
+        self._told: Expected | None = None
+        self._count = -1
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        await self.instance.prepare(stage)
+        self._start = await home.read_home(stage)
+
+    def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
+        """The solver's next action, as long as all before were followed; None after another action, and without a tree.
+
+        A solver that does not find its way says FAIL, with the reason.
+        """
+        if len(done) == self._count:
+            return self._told
+        followed = self._count < 0 or (self._told is not None and self._told.matches(done[-1]))
+        self._count, before = len(done), self._count
+        self._told = self._next(tree) if tree is not None and followed and len(done) == before + 1 else None
+        return self._told
+
+    def _next(self, tree: Tree) -> Expected:
+        try:
+            if self._work is None:
+                self._hand = OracleActions(tree)
+                self._work = getattr(self.instance, self.route)(self._hand)
+                assert self._work is not None
+                return next(self._work)
+            return self._work.send(tree)
+        except StopIteration:
+            return Expected(Action(ActionType.DONE))
+        except OracleLost as error:
+            return Expected(Action(ActionType.FAIL, text=str(error)))
+
+    async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
+        """Who gives up gets 0 where the task can be done; where it cannot, only who gives up gets anything."""
+        gave_up = bool(done) and done[-1].type is ActionType.FAIL
+        about = self.instance.about
+        if gave_up and not about.infeasible:
+            return Score(0.0, False, {"gave_up": done[-1].text or True})
+        if about.infeasible and not gave_up:
+            return Score(0.0, False, {"gave_up": False})
+        assert self._start is not None, "prepared before it is judged"
+        found = await self.instance.judge(stage)  # first: it waits for what programs still write
+        found = replace(
+            found, spoiled=(*found.spoiled, *await home.spoiled(stage, self._start, self.instance.allowed()))
+        )
+        phases = {phase.name: phase.reached for phase in found.phases}
+        detail: dict[str, Any] = {"phases": phases}
+        if found.spoiled:
+            detail["spoiled"] = list(found.spoiled)
+        return Score(found.value, found.success, detail)

@@ -15,11 +15,9 @@ import msgspec
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.base import Agent
-from eval.agents.baselines import RANDOM_RATE, DoesNothing, RandomAction
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import RANDOM_RATE, DoesNothing, RandomAction, ScriptedAgent
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of, task_of
-from eval.benchmarks.linux_desktop.scene import ROUTES, Route
+from eval.benchmarks.linux_desktop.environment import ROUTES, LinuxDesktopOptions, Route, desktop_of, task_of
 from eval.benchmarks.linux_desktop.solutions import commands
 from eval.desktop import BrokenByAgent, Desktop, InfraError, Score, Task
 from eval.desktops.live import LiveDesktop

@@ -102,6 +102,8 @@ class Instance(ABC):
     """One task. A template is a subclass: a frozen dataclass with `about`."""
 
     about: ClassVar[About]
+    asks: ClassVar[str]
+    """What is to be done, as sentences: a format of the instance `self`. Where that is not enough, see `request`."""
 
     @classmethod
     @abstractmethod
@@ -109,9 +111,9 @@ class Instance(ABC):
         """An instance. Something of what it asks must come from a word or a number of the pool."""
 
     @property
-    @abstractmethod
     def request(self) -> str:
         """What is to be done, as sentences."""
+        return self.asks.format(self=self)
 
     @property
     def instruction(self) -> str:

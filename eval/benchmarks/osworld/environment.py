@@ -4,23 +4,30 @@ evaluators. See `OSWorldOptions`."""
 from __future__ import annotations
 
 import hashlib
+import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from eval.accessibility.tree import Tree
+from eval.actions import Action, ActionType
 from eval.benchmarks.errors import BenchError
 from eval.benchmarks.osworld.judging import PublicJudge
-from eval.benchmarks.osworld.machine import JUDGE, Machine, PublicEvaluators
+from eval.benchmarks.osworld.machine import JUDGE, Machine, PublicEvaluators, lacking_line
 from eval.benchmarks.osworld.needs import needs_of
-from eval.benchmarks.osworld.scene import PublicPlaces, PublicScene
-from eval.benchmarks.osworld.tasks import PublicTasks, load
+from eval.benchmarks.osworld.served import served
+from eval.benchmarks.osworld.steps import StepPlaces, Steps
+from eval.benchmarks.osworld.tasks import PublicTask, PublicTasks, load
 from eval.config import Config, ConfigError, convert
-from eval.desktop import Desktop, Task
+from eval.desktop import Desktop, Expected, NotRunHere, Score, Task
 from eval.desktops.isolation import check_shown
 from eval.desktops.machines import MachineDesktop, VirtualMachines
 from eval.desktops.session import DesktopOptions
+from eval.desktops.stage import DesktopStage
 from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, servers_of, video_folder
 from eval.identity import TaskParts, digest_of
 from eval.identity.machine import file_digest
@@ -105,7 +112,7 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
     known = chosen.found().by_name.get(task.task_id)
     started = () if known is None else tuple(need.name for need in needs_of(known) if need.kind == "program")
     evaluators = PublicEvaluators.of_python(Path(chosen.judge))
-    found = on_desktop(HERE, ("eval.benchmarks.osworld.scene:PublicScene",), (), chosen.role)
+    found = on_desktop(HERE, ("eval.benchmarks.osworld.environment:PublicScene",), (), chosen.role)
     told = {} if evaluators is None else {"evaluators": f"desktop-env {evaluators.version} {evaluators.digest}".strip()}
     kept = None if chosen.cache is None else Path(chosen.cache)
     files = {} if known is None else Machine(cache=kept).files(known, Path(chosen.folder))
@@ -188,3 +195,81 @@ def _options(options: Mapping[str, Any]) -> OSWorldOptions:
     chosen = convert(dict(options), OSWorldOptions, "options")
     chosen.check()
     return chosen
+
+
+@dataclass(frozen=True)
+class PublicPlaces:
+    """What the tasks of a folder share.
+
+    folder   that of the task files
+    machine  what is here, with the folder of downloads
+    judge    who judges
+    """
+
+    folder: Path
+    machine: Machine
+    judge: PublicJudge
+
+
+class PublicScene:
+    """One task, for one episode."""
+
+    def __init__(self, task: PublicTask, places: PublicPlaces) -> None:
+        self.task = task
+        self.places = places
+        self.cache: Path | None = None
+
+    async def prepare(self, stage: DesktopStage) -> None:
+        """Does the steps of `config`. Raises NotRunHere for what the task lacks here, before anything is done."""
+        if lacking := self.places.machine.lacks(self.task):
+            what = lacking_line(self.task, lacking, self.places.machine.evaluators)
+            raise NotRunHere(f"missing dependency: {what}")
+        if not self.task.infeasible:
+            self.places.judge.check()
+        # below /tmp: the user nobody, who judges, must get there
+        self.cache = Path(tempfile.mkdtemp(prefix="slipway-osworld-", dir="/tmp"))
+        weakref.finalize(self, shutil.rmtree, self.cache, ignore_errors=True)
+        for name in self.task.cached:
+            if (kept := self._downloads()) is not None and (kept / name).is_file():
+                shutil.copyfile(kept / name, self.cache / name)
+        async with served(stage) as desktop:
+            await Steps(desktop, self._step_places()).do(self.task.setup)
+            await desktop.rest()
+
+    def expected(self, done: Sequence[Action], tree: Tree | None = None) -> Expected | None:
+        """Nobody knows: the format has no solutions."""
+        return None
+
+    async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
+        """The rule of `DesktopEnv.evaluate`: who gives up gets 1 where the task cannot be done and 0 elsewhere; else
+        the evaluators decide. A score of 1 counts as solved."""
+        gave_up = bool(done) and done[-1].type is ActionType.FAIL
+        detail: dict[str, Any] = {"task_file": self.task.digest}
+        if self.task.infeasible or gave_up:
+            value = float(self.task.infeasible and gave_up)
+            return Score(value, value == 1.0, {**detail, "gave_up": gave_up})
+        assert self.cache is not None
+        async with served(stage) as desktop:
+            steps = Steps(desktop, self._step_places(), judging=True)
+            await steps.do(self.task.before_judging)
+            await desktop.rest()  # also what the agent began last, such as a file that is being saved
+            verdict = await self.places.judge.judge(
+                self.task.evaluator,
+                address=desktop.address,
+                token=desktop.token,
+                cache=self.cache,
+                screen=desktop.screen,
+            )
+        assert verdict.score is not None
+        detail["evaluators"] = f"desktop-env {verdict.package}"
+        if steps.passed_over:
+            detail["before_judging"] = steps.passed_over
+        return Score(verdict.score, verdict.score == 1.0, detail)
+
+    def _downloads(self) -> Path | None:
+        cache = self.places.machine.cache
+        return None if cache is None else cache / self.task.file_id
+
+    def _step_places(self) -> StepPlaces:
+        assert self.cache is not None
+        return StepPlaces(self.cache, self._downloads(), self.places.folder, self.places.machine.internet)

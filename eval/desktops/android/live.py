@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from eval.accessibility.marks import marks_of
 from eval.accessibility.tree import Tree
+from eval.accessibility.visible import marks_of
 from eval.actions import Action
 from eval.desktop import DesktopGone, Expected, Observation, Score, Task
 from eval.desktops.android.phone import Phone

@@ -14,12 +14,12 @@ from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
+from eval.actions.action import asks
 from eval.actions.geometry import Screen
-from eval.actions.lasting import asks
 from eval.desktop import ActionRefused, BadFrame, DesktopGone, SetupFailed
 from eval.desktops.android import gestures
 from eval.desktops.android.adb import Adb
-from eval.desktops.android.keyboard import IME, keycode, needs_keyboard, typing_commands
+from eval.desktops.android.gestures import IME, keycode, needs_keyboard, typing_commands
 from eval.desktops.android.tree import tree_of
 from eval.desktops.client.failures import BadAnswer, Delivery, DesktopServerFailed
 from eval.desktops.computer import ShownScreen

@@ -12,7 +12,7 @@ from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
-from eval.actions.lasting import asks
+from eval.actions.action import asks
 from eval.desktop import ActionRefused, BadFrame, BrokenByAgent, InfraError
 from eval.desktops.client.failures import BadAnswer, Delivery, DesktopServerFailed
 from eval.desktops.client.transport import Reply, Transport, decoded, failure

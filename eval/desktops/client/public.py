@@ -20,9 +20,9 @@ import msgspec
 from PIL import Image
 
 from eval.actions import Action, ActionType, Unrepresentable
+from eval.actions.action import asks
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.geometry import Screen
-from eval.actions.lasting import asks
 from eval.desktop import ActionRefused, BadFrame
 from eval.desktops.client.failures import BadAnswer, Delivery, DesktopServerFailed
 from eval.desktops.client.transport import Reply, Transport

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from eval.actions import Action, ActionType
+from eval.actions.action import waits
 from eval.actions.geometry import Screen
-from eval.actions.lasting import waits
 from eval.desktop import ActionRefused
 from eval.desktops.display.action_kinds import BY_KEYS, CLICKS, SHORTCUTS, SILENT
 from eval.desktops.display.connection import LIMIT, STEP, XConnection, reachable
 from eval.desktops.display.frames import Camera, Frame
-from eval.desktops.display.keyboard import CannotType, XKeyboard
-from eval.desktops.display.press_delay import PressDelay
+from eval.desktops.display.keyboard import CannotType, PressDelay, XKeyboard
 from eval.desktops.display.program_sleep import SOON_S
 from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.display.windows import TopWindow, Windows

@@ -112,8 +112,7 @@ def _checked(arguments: argparse.Namespace) -> str:
 
 async def _serve(arguments: argparse.Namespace, token: str) -> None:
     """Until SIGTERM or SIGINT. Raises ConfigError, InfraError."""
-    from eval.desktops.server.app import listening, make_app
-    from eval.desktops.server.metrics import DesktopMetrics
+    from eval.desktops.server.app import DesktopMetrics, listening, make_app
     from eval.desktops.viewing import start_view, write_private
 
     asked = asyncio.Event()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
-from eval.accessibility.osworld import to_xml
+from eval.accessibility.tree import to_xml
 from eval.desktops.server import files, public_commands
 from eval.desktops.server.errors import Failed, NoSuchThing, NotAllowed, NotOfferedHere, Refused, TooLarge
 from eval.desktops.server.public_commands import activate

@@ -15,9 +15,17 @@ import msgspec
 
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.environment import HOME, MEMORY, PROCESSES, LinuxDesktopOptions, task_of
-from eval.benchmarks.linux_desktop.hacks import hacks
-from eval.benchmarks.linux_desktop.scene import ROUTES, InstanceScene, Route
+from eval.benchmarks.linux_desktop.environment import (
+    HOME,
+    MEMORY,
+    PROCESSES,
+    ROUTES,
+    InstanceScene,
+    LinuxDesktopOptions,
+    Route,
+    hacks,
+    task_of,
+)
 from eval.desktop import BrokenByAgent, InfraError, Score
 from eval.desktops.judging.hacked import visible_files
 from eval.desktops.live import LiveDesktop

@@ -14,7 +14,7 @@ import pytest
 
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, Desktop, Environment, Observation
 from eval.environments.registry import DESKTOP_METHODS, ENVIRONMENT_METHODS

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from eval import agentnetbench as entry
 from eval.agents.base import Agent, decide
 from eval.agents.config import AgentConfig
-from eval.benchmarks.agentnetbench import run as entry
 from eval.benchmarks.agentnetbench.data import load
 from eval.prompts import PromptBuilder
 from eval.replay import main as replay

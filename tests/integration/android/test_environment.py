@@ -11,8 +11,8 @@ import pytest
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.base import Decision
+from eval.agents.baselines import ScriptedAgent
 from eval.agents.computer import Computer
-from eval.agents.scripted import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import DesktopTimeout
 from eval.environments import android

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eval.accessibility.marks import marks_of
 from eval.accessibility.tree import TreeNode
+from eval.accessibility.visible import marks_of
 from eval.actions import Action, ActionType
 from eval.desktop import ActionRefused
 from eval.desktops.android.phone import CANNOT, Phone

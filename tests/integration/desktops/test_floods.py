@@ -18,8 +18,7 @@ from jeepney.low_level import Message, MessageFlag
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import BrokenByAgent, DesktopGone
-from eval.desktops.bus.atspi import socket_of
-from eval.desktops.bus.flooding import BusWatch
+from eval.desktops.bus.atspi import BusWatch, socket_of
 from eval.desktops.computer import LocalComputer
 from eval.desktops.session import DesktopSession
 from tests.integration.desktops.test_hostile import SMALL, proved, works

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval.actions.dialects.dsl import Dsl
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.config import ConfigError
 from eval.config.roles import base_url
 from eval.desktop import BrokenByAgent, DesktopGone, Score, SetupFailed

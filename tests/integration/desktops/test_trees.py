@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eval.accessibility.osworld import NAMESPACES, to_xml
-from eval.accessibility.tree import Tree, TreeNode
+from eval.accessibility.tree import NAMESPACES, Tree, TreeNode, to_xml
 from eval.desktop import DesktopGone
 from eval.desktops.bus.atspi import socket_of
 from eval.desktops.computer import LocalComputer

@@ -17,7 +17,7 @@ from eval.desktop import Score, SetupFailed
 from eval.desktops.keeping import kernel
 from eval.desktops.live import LiveDesktop
 from eval.desktops.remote import RemoteDesktop, Servers
-from eval.desktops.server import recording
+from eval.desktops.server import service
 from eval.desktops.session import DesktopOptions
 from eval.environments import desktop
 from eval.environments.desktop import NoteScene
@@ -130,7 +130,7 @@ def test_a_desktop_behind_a_server_is_recorded_there(tmp_path: Path) -> None:
 
 
 def test_a_server_without_a_recorder_is_a_set_up_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "missing_recorder", lambda: "ffmpeg is not installed: apt-get install ffmpeg")
+    monkeypatch.setattr(service, "missing_recorder", lambda: "ffmpeg is not installed: apt-get install ffmpeg")
 
     async def go() -> None:
         async with served(DesktopOptions(screen=(800, 600))) as desk:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from eval.benchmarks.agentnetbench import run as bench
+from eval import agentnetbench as bench
 from eval.rollout.single_screens import GIVE_UP
 from tests.support.modelserver import Reply, completion, serving
 

@@ -20,7 +20,7 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_eval_and_ingest_come_without_torch() -> None:
     code = (
-        "import sys, eval.run, eval.benchmarks.agentnetbench.run, eval.replay, training.data.ingest.agentnet\n"
+        "import sys, eval.run, eval.agentnetbench, eval.replay, training.data.ingest.agentnet\n"
         "heavy = {'torch', 'transformers', 'numpy', 'launcher'} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )

@@ -114,16 +114,16 @@ def watched(
     assert done.wait(200) == 0
     assert launcher(base / "work", files, "submit", "job.yaml").wait(200) == 0
     assert launcher(base / "work", files, "reap").wait(200) == 0
-    metrics = free_port()
-    monitor = Monitor(base / "monitor", store.url, "--metrics", f"127.0.0.1:{metrics}")
-    from eval.desktops.server.metrics import DesktopMetrics
+    app = free_port()
+    monitor = Monitor(base / "monitor", store.url, "--metrics", f"127.0.0.1:{app}")
+    from eval.desktops.server.app import DesktopMetrics
 
     numbers = DesktopMetrics()
     desktop_stand_in(numbers)
     (files / "desktop.prom").write_text(numbers.text())
     rules = {"groups": [{**group, "interval": "1s"} for group in RULES["groups"]]}
     jobs = {
-        "monitor": {"static_configs": [{"targets": [f"127.0.0.1:{metrics}"]}]},
+        "monitor": {"static_configs": [{"targets": [f"127.0.0.1:{app}"]}]},
         "files": {"static_configs": [{"targets": [f"127.0.0.1:{port}"]}]},
     }
     try:
@@ -198,8 +198,8 @@ def test_every_query_of_the_dashboard_gives_data(watched: tuple[Prometheus, dict
 def test_every_name_in_rules_and_dashboard_is_one_of_ours() -> None:
     import re
 
-    from eval.desktops.server import metrics
+    from eval.desktops.server import app
 
-    known = set(exposition.METRICS) | set(metrics.METRICS)
+    known = set(exposition.METRICS) | set(app.METRICS)
     used = set(re.findall(r"slipway_[a-z_]+", " ".join([*QUERIES, *ALERTS.values()])))
     assert used <= known

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from eval.desktops.server.app import listening, make_app
-from eval.desktops.server.metrics import DesktopMetrics
+from eval.desktops.server.app import DesktopMetrics, listening, make_app
 from launcher import exposition
 from launcher.protocol.records import Beat
 from launcher.spec.hashing import run_id

@@ -13,7 +13,7 @@ import pytest
 from eval.benchmarks.linux_desktop import environment
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.benchmarks.linux_desktop.measuring import PLAYERS, Measured, Played
-from eval.benchmarks.linux_desktop.tables import table
+from eval.linux_desktop import table
 from tests.support.documented import ROOT, blocks
 
 PAGE = "docs/howto/benchmark.md"

@@ -12,7 +12,7 @@ import pytest
 
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.scene import InstanceScene
+from eval.benchmarks.linux_desktop.environment import InstanceScene
 from eval.benchmarks.linux_desktop.template import Instance
 from tests.support.folder_stage import FolderStage
 from tests.support.judged_homes import without_programs

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval.actions.dialects.dsl import Dsl
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.benchmarks.linux_desktop import environment
 from eval.desktops.remote import TOKEN_VARIABLE
 from eval.desktops.stage import LocalStage

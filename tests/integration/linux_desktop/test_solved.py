@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from eval.actions.dialects.dsl import Dsl
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
-from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of, task_of
-from eval.benchmarks.linux_desktop.scene import ROUTES
+from eval.benchmarks.linux_desktop.environment import ROUTES, LinuxDesktopOptions, desktop_of, task_of
 from eval.benchmarks.linux_desktop.template import LARGE
 from eval.rollout.loop import RolloutLimits, rollout
 from tests.support.needs import lacking

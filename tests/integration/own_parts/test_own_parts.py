@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eval import run as entry
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from tests.integration.own_parts import parts

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from eval.accessibility.marks import marks_of
-from eval.accessibility.osworld import NAMESPACES, to_xml
 from eval.accessibility.prompt_text import tell, tokens
-from eval.accessibility.tree import Bounds, Tree, TreeNode, mend_places
-from eval.accessibility.visible import elements
+from eval.accessibility.tree import NAMESPACES, Bounds, Tree, TreeNode, mend_places, to_xml
+from eval.accessibility.visible import elements, marks_of
 from eval.actions import ActionType
 from eval.actions.geometry import Point
 from eval.config import ConfigError

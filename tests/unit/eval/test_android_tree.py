@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval.desktops.android.keyboard import keycode, typing_commands
+from eval.desktops.android.gestures import keycode, typing_commands
 from eval.desktops.android.tree import DEEPEST, MOST_NODES, tree_of
 
 SCREEN = (1080, 2400)

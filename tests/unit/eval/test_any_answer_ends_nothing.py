@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from eval import agentnetbench as entry
 from eval.actions.dialects.registry import make_dialect
 from eval.agents.base import Agent, Decision, History, decide
 from eval.agents.config import AgentConfig
-from eval.benchmarks.agentnetbench import run as entry
 from eval.desktop import Observation, Task
 from eval.episodes import iter_episodes, jsonl
 from eval.prompts import PromptBuilder

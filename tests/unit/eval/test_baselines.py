@@ -12,8 +12,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.actions.dialects.registry import DIALECTS, make_dialect
 from eval.agents.base import Decision, History
-from eval.agents.baselines import DoesNothing, RandomAction
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import DoesNothing, RandomAction, ScriptedAgent
 from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.prompts import PastStep, PromptConfig

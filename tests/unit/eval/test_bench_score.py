@@ -16,8 +16,8 @@ from eval.actions import ParseError
 from eval.actions.dialects.dsl import Dsl
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.geometry import NEAR
+from eval.agentnetbench import BenchAnswer, score_step
 from eval.benchmarks.agentnetbench.data import Act, BenchStep, load, load_trajectory
-from eval.benchmarks.agentnetbench.run import BenchAnswer, score_step
 from eval.benchmarks.agentnetbench.score import (
     VERSIONS,
     Version,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from eval import agentnetbench as entry
 from eval.actions import Action, ActionType, ParseError, Unrepresentable
 from eval.actions.dialects.registry import make_dialect
 from eval.actions.geometry import Cells
 from eval.agents.base import Agent, Decision, decide
 from eval.agents.config import AgentConfig
-from eval.benchmarks.agentnetbench import run as entry
 from eval.config import ConfigError
 from eval.desktop import Observation, Task
 from eval.prompts import PastStep, PromptBuilder

@@ -14,10 +14,10 @@ from eval.benchmarks.errors import BenchError
 from eval.benchmarks.osworld import environment
 from eval.benchmarks.osworld.machine import Machine, PublicEvaluators
 from eval.benchmarks.osworld.needs import first_words, needs_of
-from eval.benchmarks.osworld.run import main
 from eval.benchmarks.osworld.tasks import PublicTask, load, load_task
 from eval.config import EXIT_CONFIG, ConfigError
 from eval.environments.registry import environment as environment_of
+from eval.osworld import main
 from eval.run import EvaluatedTasks
 
 URL = "https://files.example.com/cache/a.xlsx"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval.desktops.display import press_delay
-from eval.desktops.display.press_delay import PressDelay
+from eval.desktops.display import keyboard
+from eval.desktops.display.keyboard import PressDelay
 
 HOLD = 0.105
 A, B, C = (100, 100), (200, 100), (300, 100)
@@ -53,7 +53,7 @@ class Presses:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "Galculator") -> None:
         self.clock, self.proofs = Clock(), 0
-        monkeypatch.setattr(press_delay, "time", self.clock)
+        monkeypatch.setattr(keyboard, "time", self.clock)
         self.pace = PressDelay(Windows(name), self.prove)  # type: ignore[arg-type]
 
     def prove(self) -> None:

@@ -19,7 +19,7 @@ from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
 from eval.agents import batcher, computer
 from eval.agents.base import Decision, History
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import InfraError, Observation, Score, Task
 from eval.episodes import EpisodeWriter, iter_episodes, jsonl, read_episode

@@ -12,10 +12,9 @@ from PIL import Image
 
 from eval.benchmarks.errors import BenchError
 from eval.benchmarks.screenspot.data import SpotTarget, load
-from eval.benchmarks.screenspot.run import SpotAnswer, judge, main
-from eval.benchmarks.screenspot.score import Judged, estimates, macro
 from eval.config import EXIT_CONFIG
 from eval.prompts import PromptConfig
+from eval.screenspot import Judged, SpotAnswer, estimates, judge, macro, main
 
 SIZE = (200, 100)
 

@@ -15,8 +15,8 @@ import yaml
 
 from eval.actions import Action, ActionType
 from eval.actions.dialects.dsl import Dsl
+from eval.audit.auditing import BlindPlayer
 from eval.audit.moves import nothing
-from eval.audit.players import BlindPlayer
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError, Observation, Score, Task
 from eval.environments import custom, sources

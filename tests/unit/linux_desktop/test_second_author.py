@@ -10,7 +10,7 @@ import pytest
 
 from eval.benchmarks.linux_desktop import solutions
 from eval.benchmarks.linux_desktop.all_templates import instance
-from eval.benchmarks.linux_desktop.scene import InstanceScene
+from eval.benchmarks.linux_desktop.environment import InstanceScene
 from eval.benchmarks.linux_desktop.templates import calc_looks, settings, web_rooms, writer
 from eval.benchmarks.linux_desktop.webapps.serving import answer
 from eval.desktop import Score

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.scene import InstanceScene
+from eval.benchmarks.linux_desktop.environment import InstanceScene
 from eval.desktops.judging.hacked import visible_files
 from eval.scores.stats import wilson
 from tests.support.cases import every_case

@@ -17,10 +17,8 @@ from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop import steps
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
 from eval.benchmarks.linux_desktop.drawing import KINDS, SPLITS, WordPool
-from eval.benchmarks.linux_desktop.environment import desktop, tasks
-from eval.benchmarks.linux_desktop.hacks import hacks
+from eval.benchmarks.linux_desktop.environment import InstanceScene, desktop, hacks, tasks
 from eval.benchmarks.linux_desktop.office import documents
-from eval.benchmarks.linux_desktop.scene import InstanceScene
 from eval.benchmarks.linux_desktop.template import PROGRAMS, Instance, judged
 from eval.benchmarks.linux_desktop.templates import web_pages
 from eval.benchmarks.linux_desktop.templates.web import WebTask

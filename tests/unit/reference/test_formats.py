@@ -17,15 +17,15 @@ import pytest
 from PIL import Image
 
 from eval.actions import Action, ActionType
+from eval.agentnetbench import BenchAnswer
 from eval.audit.verdicts import AuditedTask, AuditReport, FamilyVerdict
 from eval.benchmarks.agentnetbench.data import load
-from eval.benchmarks.agentnetbench.run import BenchAnswer
 from eval.benchmarks.screenspot.data import load as load_questions
-from eval.benchmarks.screenspot.run import SpotAnswer
 from eval.episodes import Episode, Step, iter_episodes, jsonl, read_episode
 from eval.records.failures import RULES
 from eval.rollout.loop import TaskRecord
 from eval.scores.summary import MetricRow
+from eval.screenspot import SpotAnswer
 from eval.steps import StepAnswer
 from eval.verify import Verification, VerifiedTask
 from launcher.results import training_records

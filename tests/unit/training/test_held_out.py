@@ -14,7 +14,7 @@ import yaml
 from eval.actions import Action, ActionType, ParseError
 from eval.actions.geometry import Screen
 from eval.agents.base import Decision, History
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.config import ConfigError, convert
 from eval.desktop import Expected, Observation
 from eval.environments import login

@@ -13,7 +13,7 @@ import pytest
 
 from eval.actions import Action, ActionType
 from eval.agents.base import Agent, Decision, History
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.desktop import Observation, Task
 from eval.environments import click, login
 from eval.episodes import Step

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from eval.accessibility.marks import marks_of
 from eval.accessibility.tree import Tree, TreeNode
+from eval.accessibility.visible import marks_of
 from eval.actions import Action
 from eval.agents.base import Decision, History
-from eval.agents.scripted import ScriptedAgent
+from eval.agents.baselines import ScriptedAgent
 from eval.config import ConfigError
 from eval.desktop import Desktop, Observation, Score, Task
 from eval.environments import login

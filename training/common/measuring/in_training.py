@@ -180,7 +180,7 @@ def _tasks(config: EvaluationConfig, agent: Agent, hear: Callable[[TriedTasks], 
         desktop = world.desktop(config.options)
         if config.held_out is None:
             return desktop
-        from eval.environments.held_out import TwiceJudged
+        from eval.environments.custom import TwiceJudged
 
         return TwiceJudged(desktop, config.held_out)
 

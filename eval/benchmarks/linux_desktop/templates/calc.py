@@ -106,10 +106,9 @@ class SumFormula(SheetTask):
     """The sum of a column, by a formula."""
 
     about: ClassVar = About("calc-sum", (CALC,), "medium", 5)
-
-    @property
-    def request(self) -> str:
-        return f"{self.file} is open. Write a formula into B8 that adds up the amounts (B2 to B6), and save the file."
+    asks: ClassVar = (
+        "{self.file} is open. Write a formula into B8 that adds up the amounts (B2 to B6), and save the file."
+    )
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         right = at(book.first, "B8").value == float(sum(self.amounts)) and self.kept(book, "B8")
@@ -146,13 +145,10 @@ class NewColumn(SheetTask):
     """A column with the product of two others."""
 
     about: ClassVar = About("calc-column", (CALC,), "hard", 10)
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} is open. Add a column D with the heading cost: in each row the amount times the price, as a "
-            "formula. Save the file."
-        )
+    asks: ClassVar = (
+        "{self.file} is open. Add a column D with the heading cost: in each row the amount times the price, as a "
+        "formula. Save the file."
+    )
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         kept = self.kept(book, *(f"D{number}" for number in range(1, ROWS + 2)))

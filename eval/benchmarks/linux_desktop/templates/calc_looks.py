@@ -34,10 +34,9 @@ class BoldHeadings(SheetTask):
     """The headings are bold, and nothing else is."""
 
     about: ClassVar = About("calc-bold", (CALC,), "easy", 4)
-
-    @property
-    def request(self) -> str:
-        return f"{self.file} is open. Make the headings of the table (A1 to C1) bold, nothing else, and save the file."
+    asks: ClassVar = (
+        "{self.file} is open. Make the headings of the table (A1 to C1) bold, nothing else, and save the file."
+    )
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         bold = {f"{SHEET_NAME}!{column}1": frozenset({"bold"}) for column in "ABC"}
@@ -70,14 +69,11 @@ class FreezeHeadings(SheetTask):
     """The first row stays when one scrolls."""
 
     about: ClassVar = About("calc-freeze", (CALC,), "medium", 5)
+    asks: ClassVar = (
+        "{self.file} is open. Freeze its first row, and no column, so that the headings stay when one scrolls. "
+        "Save the file."
+    )
     may_freeze: ClassVar = 1
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} is open. Freeze its first row, and no column, so that the headings stay when one scrolls. "
-            "Save the file."
-        )
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         return judged(("the row is frozen", 1.0, self.kept(book) and frozen(book.parts)[0] == 1))

@@ -36,12 +36,9 @@ class SortRows(SheetTask):
     """The whole table in another order."""
 
     about: ClassVar = About("calc-sort", (CALC,), "medium", 6)
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} is open. Sort the rows by the amount, the largest first. The headings stay on top. Save it."
-        )
+    asks: ClassVar = (
+        "{self.file} is open. Sort the rows by the amount, the largest first. The headings stay on top. Save it."
+    )
 
     @property
     def sorted_rows(self) -> list[list[Cell]]:
@@ -84,6 +81,11 @@ class CopyRows(SheetTask):
     """The rows that hold a condition, once more beside the table."""
 
     about: ClassVar = About("calc-copy-rows", (CALC,), "hard", 6, max_steps=35)
+    asks: ClassVar = (
+        "{self.file} is open. Write the headings, and below them all rows with an amount above {self.limit}, "
+        "into the columns E to G from row 1 on, in the order of the table and without gaps. Leave A to C as they "
+        "are. Save the file."
+    )
     limit: int
 
     @classmethod
@@ -98,14 +100,6 @@ class CopyRows(SheetTask):
     def wanted(self) -> list[list[Cell]]:
         head, *rows = self.rows
         return [head, *(row for row in rows if isinstance(row[1], float) and row[1] > self.limit)]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} is open. Write the headings, and below them all rows with an amount above {self.limit}, "
-            "into the columns E to G from row 1 on, in the order of the table and without gaps. Leave A to C as they "
-            "are. Save the file."
-        )
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         copied = [row[4:] for row in values(book.first)]
@@ -195,16 +189,13 @@ class RenameSheet(SheetTask):
     """Another name for the sheet."""
 
     about: ClassVar = About("calc-rename-sheet", (CALC,), "easy", 5)
+    asks: ClassVar = "{self.file} is open. Call its sheet {self.name}, and save the file."
     name: str
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         base = SumFormula.draw(pool)
         return cls(base.file, base.things, base.amounts, base.prices, pool.word("city"))
-
-    @property
-    def request(self) -> str:
-        return f"{self.file} is open. Call its sheet {self.name}, and save the file."
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         return judged(("the sheet has the name", 1.0, book.kept({self.name: self.rows})))
@@ -253,13 +244,10 @@ class Percent(SheetTask):
     """How a column is shown."""
 
     about: ClassVar = About("calc-percent", (CALC,), "medium", 5)
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} is open. Show the amounts (B2 to B6) as percent, without changing their values, and nothing "
-            "else. Save the file."
-        )
+    asks: ClassVar = (
+        "{self.file} is open. Show the amounts (B2 to B6) as percent, without changing their values, and nothing "
+        "else. Save the file."
+    )
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         amounts = [at(book.first, f"B{number}") for number in range(2, ROWS + 2)]

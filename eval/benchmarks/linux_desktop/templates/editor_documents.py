@@ -21,6 +21,9 @@ class LineEnds(FileTask):
     """The lines end as those of Windows do: a setting of the document, not of its text."""
 
     about: ClassVar = About("mousepad-line-ends", (EDITOR,), "medium", 4)
+    asks: ClassVar = (
+        "The editor shows {self.file}. Save it with the line ends of DOS and Windows (CR LF), the text unchanged."
+    )
     file: str
     lines: tuple[str, ...]
 
@@ -35,12 +38,6 @@ class LineEnds(FileTask):
     @property
     def after(self) -> Files:
         return {self.file: "".join(f"{line}\r\n" for line in self.lines).encode()}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The editor shows {self.file}. Save it with the line ends of DOS and Windows (CR LF), the text unchanged."
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_editor(stage, self.file)
@@ -70,6 +67,10 @@ class UndoLoss(FileTask):
     """A text was deleted, and the empty file was saved: the editor can still undo it."""
 
     about: ClassVar = About("mousepad-undo", (EDITOR,), "medium", 4)
+    asks: ClassVar = (
+        "All text of {self.file} was deleted in the editor, and the empty file was saved. Bring the old text back "
+        "by undoing that, and save the file."
+    )
     file: str
     other: str
     lines: tuple[str, ...]
@@ -86,13 +87,6 @@ class UndoLoss(FileTask):
     @property
     def after(self) -> Files:
         return self.before | {self.file: text_of(self.lines)}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"All text of {self.file} was deleted in the editor, and the empty file was saved. Bring the old text back "
-            "by undoing that, and save the file."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         for path, content in self.after.items():
@@ -125,6 +119,10 @@ class MoveBetweenTabs(FileTask):
     """Lines are moved from one document to another one, in two tabs."""
 
     about: ClassVar = About("mousepad-two-tabs", (EDITOR,), "hard", 14, max_steps=40)
+    asks: ClassVar = (
+        "The editor has {self.source} and {self.goal} in two tabs. Move the lines that begin with {self.who} from "
+        "{self.source} to the end of {self.goal}, in their order, and save both files."
+    )
     source: str
     goal: str
     who: str
@@ -151,13 +149,6 @@ class MoveBetweenTabs(FileTask):
     @property
     def parts(self) -> list[Part]:
         return [("they are in the one", 0.5, [self.goal]), ("they are gone from the other", 0.5, [self.source])]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The editor has {self.source} and {self.goal} in two tabs. Move the lines that begin with {self.who} from "
-            f"{self.source} to the end of {self.goal}, in their order, and save both files."
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_editor(stage, self.source, self.goal, wait="Mousepad")

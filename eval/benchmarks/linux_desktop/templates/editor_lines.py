@@ -18,6 +18,8 @@ from eval.desktops.stage import DesktopStage
 class EditorLines(Instance):
     """A file of lines in the editor; `after` is what it must hold in the end."""
 
+    asks: ClassVar = "The editor shows {self.file}. {self.wish} Then save the file."
+
     file: str
     lines: tuple[str, ...]
 
@@ -34,10 +36,6 @@ class EditorLines(Instance):
     @abstractmethod
     def wish(self) -> str:
         """What is to become of the file, as a sentence's end."""
-
-    @property
-    def request(self) -> str:
-        return f"The editor shows {self.file}. {self.wish} Then save the file."
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.file, text_of(self.shown))

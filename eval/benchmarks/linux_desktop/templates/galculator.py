@@ -43,6 +43,10 @@ class Compute(Instance):
     """A sum of products; the display must show the result."""
 
     about: ClassVar = About("galculator-compute", (CALCULATOR,), "easy", 3, screen=True)
+    asks: ClassVar = (
+        "Work out {self.first} times {self.other}, plus {self.third}, in the calculator. Its display has to show "
+        "the result."
+    )
     first: int
     other: int
     third: int
@@ -52,13 +56,6 @@ class Compute(Instance):
     def draw(cls, pool: WordPool) -> Self:
         first, second, third = pool.numbers(12, 98, 3)
         return cls(first, second, third, (pool.whole(10, 500), pool.whole(10, 250)))
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Work out {self.first} times {self.other}, plus {self.third}, in the calculator. Its display has to show "
-            "the result."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         await open_window(stage, [CALCULATOR], 1, CALCULATOR, self.place)
@@ -92,6 +89,10 @@ class WriteResult(Instance):
     """Numbers stand in a file; their sum goes to its end. Two programs."""
 
     about: ClassVar = About("galculator-to-editor", (CALCULATOR, EDITOR), "hard", 21, max_steps=40)
+    asks: ClassVar = (
+        "{self.file} in the editor has a price in each line. Add up the prices in the calculator. Write the "
+        'line "total SUM" at the end of the file, with the sum in the place of SUM, and save it.'
+    )
     file: str
     rows: tuple[tuple[str, int], ...]
 
@@ -99,13 +100,6 @@ class WriteResult(Instance):
     def draw(cls, pool: WordPool) -> Self:
         words, numbers = pool.words("thing", 4), pool.numbers(103, 989, 4)
         return cls(pool.file("txt"), tuple(zip(words, numbers, strict=True)))
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} in the editor has a price in each line. Add up the prices in the calculator. Write the "
-            'line "total SUM" at the end of the file, with the sum in the place of SUM, and save it.'
-        )
 
     @property
     def before(self) -> list[str]:

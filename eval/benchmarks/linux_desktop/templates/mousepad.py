@@ -34,6 +34,7 @@ class AppendLine(Instance):
     """One more line at the end of a file, saved; a second file beside it stays as it was."""
 
     about: ClassVar = About("mousepad-append", (EDITOR,), "easy", 4)
+    asks: ClassVar = 'The editor shows {self.file}. Add one line at its end, exactly "{self.line}", and save it.'
     file: str
     other: str
     before: tuple[str, ...]
@@ -45,10 +46,6 @@ class AppendLine(Instance):
         file, other = (f"{word}.txt" for word in pool.words("topic", 2))
         *before, line = lines_of(pool, pool.whole(4, 6))
         return cls(file, other, tuple(before), line, (pool.whole(20, 300), pool.whole(20, 120)))
-
-    @property
-    def request(self) -> str:
-        return f'The editor shows {self.file}. Add one line at its end, exactly "{self.line}", and save it.'
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.other, text_of(self.before))
@@ -86,6 +83,9 @@ class ReplaceEverywhere(Instance):
     """A name is replaced wherever it stands as a word, and nowhere else."""
 
     about: ClassVar = About("mousepad-replace", (EDITOR,), "medium", 9)
+    asks: ClassVar = (
+        "The editor shows {self.file}. Replace the name {self.old} by {self.new} in every line, and save the file."
+    )
     file: str
     old: str
     new: str
@@ -99,12 +99,6 @@ class ReplaceEverywhere(Instance):
         numbers = pool.numbers(2, 98, 6)
         rows = tuple(f"{thing}: {name} has {n}" for thing, name, n in zip(things, who, numbers, strict=True))
         return cls(pool.file("txt"), old, new, rows)
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The editor shows {self.file}. Replace the name {self.old} by {self.new} in every line, and save the file."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.file, text_of(self.lines))
@@ -156,6 +150,10 @@ class SaveCopy(Instance):
     """The text is saved under another name in a folder; the file stays as it was."""
 
     about: ClassVar = About("mousepad-save-as", (EDITOR,), "medium", 5)
+    asks: ClassVar = (
+        "The editor shows {self.file}. Save the text as {self.copy} in the folder {self.folder} of the home "
+        "folder, too. Leave {self.file} as it is."
+    )
     file: str
     folder: str
     copy: str
@@ -165,13 +163,6 @@ class SaveCopy(Instance):
     def draw(cls, pool: WordPool) -> Self:
         file, copy = (f"{word}.txt" for word in pool.words("topic", 2))
         return cls(file, pool.word("city"), copy, lines_of(pool, 4))
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The editor shows {self.file}. Save the text as {self.copy} in the folder {self.folder} of the home "
-            f"folder, too. Leave {self.file} as it is."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.file, text_of(self.lines))

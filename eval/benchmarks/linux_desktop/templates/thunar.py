@@ -56,6 +56,7 @@ class NewFolder(Instance):
     """A folder in a folder."""
 
     about: ClassVar = About("thunar-new-folder", (MANAGER,), "easy", 7)
+    asks: ClassVar = "Make a new folder {self.name} in the folder {self.inside} of the home folder. It stays empty."
     inside: str
     name: str
     files: tuple[tuple[str, bytes], ...]
@@ -65,10 +66,6 @@ class NewFolder(Instance):
         inside, name = pool.words("city", 2)
         files = files_of(pool, 3)
         return cls(inside, name, tuple({f"{inside}/{path}": text for path, text in files.items()}.items()))
-
-    @property
-    def request(self) -> str:
-        return f"Make a new folder {self.name} in the folder {self.inside} of the home folder. It stays empty."
 
     async def prepare(self, stage: DesktopStage) -> None:
         await prepare_files(stage, dict(self.files))
@@ -116,6 +113,7 @@ class Rename(Instance):
     """One of several files gets another name."""
 
     about: ClassVar = About("thunar-rename", (MANAGER,), "easy", 6)
+    asks: ClassVar = "Rename the file {self.old} of the home folder to {self.new}."
     files: tuple[tuple[str, bytes], ...]
     new: str
 
@@ -126,10 +124,6 @@ class Rename(Instance):
     @property
     def old(self) -> str:
         return self.files[0][0]
-
-    @property
-    def request(self) -> str:
-        return f"Rename the file {self.old} of the home folder to {self.new}."
 
     async def prepare(self, stage: DesktopStage) -> None:
         await prepare_files(stage, self.shown)
@@ -176,6 +170,7 @@ class MoveFile(Instance):
     """A file is moved into a folder."""
 
     about: ClassVar = About("thunar-move", (MANAGER,), "medium", 8)
+    asks: ClassVar = "Move the file {self.file} of the home folder into the folder {self.folder}."
     files: tuple[tuple[str, bytes], ...]
     folder: str
 
@@ -188,10 +183,6 @@ class MoveFile(Instance):
     @property
     def file(self) -> str:
         return self.files[0][0]
-
-    @property
-    def request(self) -> str:
-        return f"Move the file {self.file} of the home folder into the folder {self.folder}."
 
     async def prepare(self, stage: DesktopStage) -> None:
         await prepare_files(stage, self.shown)
@@ -239,6 +230,7 @@ class DeleteKind(Instance):
     """All files of one kind go; the others stay."""
 
     about: ClassVar = About("thunar-delete-kind", (MANAGER,), "hard", 9)
+    asks: ClassVar = "Delete all .log files in the folder {self.folder} of the home folder, and nothing else."
     kept: tuple[tuple[str, bytes], ...]
     thrown: tuple[tuple[str, bytes], ...]
     folder: str
@@ -252,10 +244,6 @@ class DeleteKind(Instance):
         kinds = ["log"] * count + ["txt"] * (len(names) - count)
         files = [(f"{folder}/{name}.{kind}", text) for name, kind, text in zip(names, kinds, texts, strict=True)]
         return cls(tuple(files[count:]), tuple(files[:count]), folder)
-
-    @property
-    def request(self) -> str:
-        return f"Delete all .log files in the folder {self.folder} of the home folder, and nothing else."
 
     async def prepare(self, stage: DesktopStage) -> None:
         await prepare_files(stage, dict(sorted([*self.kept, *self.thrown])))

@@ -159,6 +159,9 @@ class HiddenFile(ManagerTask):
     """A hidden file is made visible; a visible one has nearly the same name."""
 
     about: ClassVar = About("thunar-hidden", (MANAGER,), "medium", 7)
+    asks: ClassVar = (
+        "The home folder has a hidden file {self.old}. Rename it to {self.new}, so that it is no longer hidden."
+    )
     city: str
     other: str
     lines: tuple[str, ...]
@@ -175,10 +178,6 @@ class HiddenFile(ManagerTask):
     @property
     def new(self) -> str:
         return f"{self.city}-now.conf"
-
-    @property
-    def request(self) -> str:
-        return f"The home folder has a hidden file {self.old}. Rename it to {self.new}, so that it is no longer hidden."
 
     @property
     def before(self) -> Files:
@@ -219,6 +218,10 @@ class FilePermissions(Instance):
     """What the group may do with a file, and whether it may be run: in the properties of the file."""
 
     about: ClassVar = About("thunar-permissions", (MANAGER,), "hard", 8)
+    asks: ClassVar = (
+        "Change the permissions of {self.file} in the home folder: its group may read it, but not write it, and "
+        "its owner may run it as a program. All others get no right to read or write. Leave the other files alone."
+    )
     files: tuple[tuple[str, bytes], ...]
 
     @classmethod
@@ -228,13 +231,6 @@ class FilePermissions(Instance):
     @property
     def file(self) -> str:
         return self.files[0][0]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Change the permissions of {self.file} in the home folder: its group may read it, but not write it, and "
-            "its owner may run it as a program. All others get no right to read or write. Leave the other files alone."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         for path, content in sorted(self.files):
@@ -303,6 +299,10 @@ class BulkRename(ManagerTask):
     """A word in the names of many files is replaced; one file with the word elsewhere keeps its name."""
 
     about: ClassVar = About("thunar-bulk-rename", (MANAGER,), "hard", 13, max_steps=45)
+    asks: ClassVar = (
+        "In the folder {self.folder} of the home folder, rename all files whose name begins with {self.old}: put "
+        "{self.new} in the place of {self.old}, and leave the rest of the name as it is."
+    )
     folder: str
     old: str
     new: str
@@ -313,13 +313,6 @@ class BulkRename(ManagerTask):
     def draw(cls, pool: WordPool) -> Self:
         old, new, kept = pool.words("topic", 3)
         return cls(pool.word("city"), old, new, tuple(sorted(pool.numbers(10, 99, 4))), kept)
-
-    @property
-    def request(self) -> str:
-        return (
-            f"In the folder {self.folder} of the home folder, rename all files whose name begins with {self.old}: put "
-            f"{self.new} in the place of {self.old}, and leave the rest of the name as it is."
-        )
 
     @property
     def before(self) -> Files:

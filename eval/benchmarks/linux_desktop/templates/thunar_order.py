@@ -27,6 +27,10 @@ class MoveLargest(ManagerTask):
     """The two largest files of a long list go into a folder: the list can be sorted by size."""
 
     about: ClassVar = About("thunar-largest", (MANAGER,), "hard", 12, max_steps=35)
+    asks: ClassVar = (
+        "Move the two largest files of the folder {self.folder} into the folder {self.goal}. Both folders are in "
+        "the home folder."
+    )
     folder: str
     goal: str
     sizes: tuple[int, ...]
@@ -59,13 +63,6 @@ class MoveLargest(ManagerTask):
     def parts(self) -> list[Part]:
         pairs = [[f"{self.folder}/{name}", f"{self.goal}/{name}"] for name in self.largest[:2]]
         return shared_out({"the largest one is moved": pairs[0], "the second one is moved": pairs[1]})
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Move the two largest files of the folder {self.folder} into the folder {self.goal}. Both folders are in "
-            "the home folder."
-        )
 
     def oracle(self, hand: OracleActions) -> Work:
         yield from details_of(hand, self.folder)
@@ -199,18 +196,15 @@ class SwapNames(ManagerTask):
     """Two files exchange their names: it takes a third name."""
 
     about: ClassVar = About("thunar-swap-names", (MANAGER,), "hard", 16, max_steps=40)
+    asks: ClassVar = (
+        "{self.files[0][0]} and {self.files[1][0]} in the home folder have each other's name. Exchange their "
+        "names, and leave no other file behind."
+    )
     files: tuple[tuple[str, bytes], ...]
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         return cls(tuple(files_of(pool, 4).items()))
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.files[0][0]} and {self.files[1][0]} in the home folder have each other's name. Exchange their "
-            "names, and leave no other file behind."
-        )
 
     @property
     def before(self) -> Files:

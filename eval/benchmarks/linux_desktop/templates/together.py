@@ -57,6 +57,10 @@ class RenameByContent(FileTask):
     """The files that name somebody get a new name; the old names say nothing."""
 
     about: ClassVar = About("thunar-editor-rename", (MANAGER, EDITOR), "hard", 14, max_steps=45)
+    asks: ClassVar = (
+        "Two files in the folder {self.folder} of the home folder were written by {self.who}: they say so. Put "
+        'the name and a space in front of the names of these two files, as in "{self.who} {self.topic} 7.txt".'
+    )
     folder: str
     who: str
     near: str
@@ -95,13 +99,6 @@ class RenameByContent(FileTask):
     def parts(self) -> list[Part]:
         return renamed_parts(self.folder, self.pairs)
 
-    @property
-    def request(self) -> str:
-        return (
-            f"Two files in the folder {self.folder} of the home folder were written by {self.who}: they say so. Put "
-            f'the name and a space in front of the names of these two files, as in "{self.who} {self.topic} 7.txt".'
-        )
-
     async def open(self, stage: DesktopStage) -> None:
         await open_editor(stage, f"{self.folder}/{self.names[5]}", place=LEFT)
         await open_window(stage, [MANAGER, self.folder], 2, "Thunar", RIGHT)
@@ -138,6 +135,10 @@ class DoTheList(FileTask):
     """The editor shows a list of things to do with files; each is done, and the list says so."""
 
     about: ClassVar = About("editor-thunar-to-do", (EDITOR, MANAGER), "hard", 24, max_steps=60)
+    asks: ClassVar = (
+        "The editor shows {self.list_file}: what is to be done with files of the home folder. Do all of it. Then "
+        'add one line at the end of the list, exactly "all done", and save it.'
+    )
     names: tuple[str, ...]
     folder: str
     lines: tuple[str, ...]
@@ -189,13 +190,6 @@ class DoTheList(FileTask):
             ("one is moved", 0.25, [self.moved, f"{self.folder}/{self.moved}"]),
             ("the list says so", 0.25, [self.list_file]),
         ]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The editor shows {self.list_file}: what is to be done with files of the home folder. Do all of it. Then "
-            'add one line at the end of the list, exactly "all done", and save it.'
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, [MANAGER], 1, "Thunar", RIGHT)

@@ -24,6 +24,11 @@ class PriceOrder(FileTask):
     """Prices stand in a picture, numbers in the editor; the total is worked out. Three programs."""
 
     about: ClassVar = About("gpicview-galculator-editor", (VIEWER, CALCULATOR, EDITOR), "hard", 24, max_steps=50)
+    asks: ClassVar = (
+        "{self.file} in the editor is an order, and the picture has the price of one piece. Work out with the "
+        "calculator what each line costs. Write a space and that number at the end of each line, and the line "
+        '"total SUM" below, with the sum of both in the place of SUM. Save the file.'
+    )
     file: str
     rows: tuple[tuple[str, int], ...]
     counts: tuple[int, ...]
@@ -50,14 +55,6 @@ class PriceOrder(FileTask):
     def after(self) -> Files:
         lines = [f"{line} {cost}" for line, cost in zip(self.order, self.costs, strict=True)]
         return self.before | {self.file: text_of([*lines, f"total {sum(self.costs)}"])}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} in the editor is an order, and the picture has the price of one piece. Work out with the "
-            "calculator what each line costs. Write a space and that number at the end of each line, and the line "
-            '"total SUM" below, with the sum of both in the place of SUM. Save the file.'
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, [CALCULATOR], 1, CALCULATOR, LOWER)
@@ -95,19 +92,16 @@ class AddPictures(Instance):
     """The numbers of three pictures are added up in the calculator, whose display shows the sum."""
 
     about: ClassVar = About("gpicview-galculator-sum", (VIEWER, CALCULATOR), "medium", 14, screen=True, max_steps=35)
+    asks: ClassVar = (
+        "The folder {self.folder} has three pictures, each with a number; the viewer shows the first. Add up the "
+        "three numbers in the calculator. Its display has to show the sum."
+    )
     folder: str
     numbers: tuple[int, ...]
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         return cls(pool.folder(), tuple(pool.numbers(100, 999, 3)))
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The folder {self.folder} has three pictures, each with a number; the viewer shows the first. Add up the "
-            "three numbers in the calculator. Its display has to show the sum."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         for n, number in enumerate(self.numbers, 1):
@@ -140,6 +134,10 @@ class NumberForProgram(FileTask):
     """A program in the terminal wants the number that a picture shows."""
 
     about: ClassVar = About("gpicview-xterm-number", (VIEWER, TERMINAL), "medium", 2)
+    asks: ClassVar = (
+        "The viewer shows a number. In the terminal, run {self.script} of the home folder with sh, in the home "
+        "folder, and give it this number as its argument. It writes {self.out}."
+    )
     script: str
     out: str
     number: int
@@ -158,13 +156,6 @@ class NumberForProgram(FileTask):
     @property
     def after(self) -> Files:
         return self.before | {self.out: text_of([f"ticket {self.number * self.factor + 5}"])}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The viewer shows a number. In the terminal, run {self.script} of the home folder with sh, in the home "
-            f"folder, and give it this number as its argument. It writes {self.out}."
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, [VIEWER, "number.png"], 1, "number", (800, 60))

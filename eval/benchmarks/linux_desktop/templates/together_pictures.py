@@ -76,6 +76,10 @@ class NameByPicture(FileTask):
     """Each picture gets the number that it shows as its name."""
 
     about: ClassVar = About("gpicview-thunar-names", (VIEWER, MANAGER), "hard", 20, max_steps=50)
+    asks: ClassVar = (
+        "Each of the three pictures in the folder {self.folder} of the home folder shows a number. Rename each: "
+        'its new name is its number and .png, as in "7.png".'
+    )
     folder: str
     numbers: tuple[int, ...]
 
@@ -99,13 +103,6 @@ class NameByPicture(FileTask):
     @property
     def parts(self) -> list[Part]:
         return renamed_parts(self.folder, self.pairs)
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Each of the three pictures in the folder {self.folder} of the home folder shows a number. Rename each: "
-            'its new name is its number and .png, as in "7.png".'
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, [MANAGER, self.folder], 1, "Thunar", LEFT)
@@ -141,6 +138,10 @@ class MoveByColour(FileTask):
     """The pictures of one colour are moved; their names say nothing."""
 
     about: ClassVar = About("gpicview-thunar-colour", (VIEWER, MANAGER), "medium", 10)
+    asks: ClassVar = (
+        "Two pictures in the folder {self.folder} of the home folder are {self.colour} all over. Move these two "
+        "into the folder {self.goal}, which is in {self.folder}, and leave the others where they are."
+    )
     folder: str
     goal: str
     colour: str
@@ -181,13 +182,6 @@ class MoveByColour(FileTask):
         pairs = {name: [f"{self.folder}/{name}", f"{self.folder}/{self.goal}/{name}"] for name in self.wanted}
         return shared_out({f"{name} is moved": pair for name, pair in pairs.items()})
 
-    @property
-    def request(self) -> str:
-        return (
-            f"Two pictures in the folder {self.folder} of the home folder are {self.colour} all over. Move these two "
-            f"into the folder {self.goal}, which is in {self.folder}, and leave the others where they are."
-        )
-
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, [MANAGER, self.folder], 1, "Thunar", LEFT)
         await open_window(stage, [VIEWER, f"{self.folder}/{self.names[0]}"], 2, ".png", (700, 60))
@@ -223,6 +217,10 @@ class ReadChart(FileTask):
     """The highest and the lowest bar of a chart."""
 
     about: ClassVar = About("gpicview-editor-chart", (VIEWER, EDITOR), "medium", 4)
+    asks: ClassVar = (
+        "The viewer shows a chart with a bar for each city. Write two lines into {self.file}, which the editor "
+        "shows: the city with the highest bar, then the city with the lowest bar. Save it."
+    )
     file: str
     labels: tuple[str, ...]
     values: tuple[int, ...]
@@ -244,13 +242,6 @@ class ReadChart(FileTask):
     @property
     def after(self) -> Files:
         return self.before | {self.file: text_of(self.answer)}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The viewer shows a chart with a bar for each city. Write two lines into {self.file}, which the editor "
-            "shows: the city with the highest bar, then the city with the lowest bar. Save it."
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, [VIEWER, "chart.png"], 1, "chart", (700, 60))

@@ -31,6 +31,11 @@ class FixScript(FileTask):
     """A script reads the wrong file: it is mended in the editor, and run in the terminal."""
 
     about: ClassVar = About("editor-xterm-script", (EDITOR, TERMINAL), "hard", 9)
+    asks: ClassVar = (
+        "The script {self.script} in the editor reads {self.bad}, which is not there. It must read {self.right}. "
+        "Change only this name in the script, save it, and run it in the terminal with sh, in the home folder: it "
+        "writes {self.out}."
+    )
     script: str
     right: str
     bad: str
@@ -65,14 +70,6 @@ class FixScript(FileTask):
     def parts(self) -> list[Part]:
         return [("the script is mended", 0.4, [self.script]), ("the total is there", 0.6, [self.out])]
 
-    @property
-    def request(self) -> str:
-        return (
-            f"The script {self.script} in the editor reads {self.bad}, which is not there. It must read {self.right}. "
-            f"Change only this name in the script, save it, and run it in the terminal with sh, in the home folder: it "
-            f"writes {self.out}."
-        )
-
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, BESIDE, 1, TERMINAL)
         await open_editor(stage, self.script, count=2, place=LEFT)
@@ -98,6 +95,10 @@ class OutputIntoText(FileTask):
     """What a program prints goes into the middle of a document."""
 
     about: ClassVar = About("xterm-editor-output", (TERMINAL, EDITOR), "hard", 6)
+    asks: ClassVar = (
+        "Run {self.script} of the home folder with sh in the terminal. It prints three lines. Put these lines "
+        "into {self.file}, which the editor shows, in the place of the line OUTPUT HERE, and save it."
+    )
     file: str
     script: str
     factor: int
@@ -122,13 +123,6 @@ class OutputIntoText(FileTask):
     def after(self) -> Files:
         printed = [f"result {number} is {number * self.factor + 7}" for number in self.numbers]
         return self.before | {self.file: text_of([*self.lines[:2], *printed, *self.lines[2:]])}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Run {self.script} of the home folder with sh in the terminal. It prints three lines. Put these lines "
-            f"into {self.file}, which the editor shows, in the place of the line OUTPUT HERE, and save it."
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_editor(stage, self.file, place=LEFT)
@@ -220,6 +214,11 @@ class CollectNotes(FileTask):
     """Notes of several days go into one document, in the order of the days and not of the names."""
 
     about: ClassVar = About("thunar-editor-collect", (MANAGER, EDITOR), "hard", 8, max_steps=50)
+    asks: ClassVar = (
+        "The folder {self.folder} of the home folder has notes; the name of each is its day. Write the lines of "
+        "the notes of May into {self.file}, which the editor shows, in the order of the days, and save it. Leave "
+        "out all other notes."
+    )
     folder: str
     file: str
     days: tuple[int, ...]
@@ -239,14 +238,6 @@ class CollectNotes(FileTask):
     @property
     def after(self) -> Files:
         return self.before | {self.file: text_of(self.lines[:3])}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The folder {self.folder} of the home folder has notes; the name of each is its day. Write the lines of "
-            f"the notes of May into {self.file}, which the editor shows, in the order of the days, and save it. Leave "
-            "out all other notes."
-        )
 
     async def open(self, stage: DesktopStage) -> None:
         await open_window(stage, [MANAGER, self.folder], 1, "Thunar", RIGHT)

@@ -39,6 +39,10 @@ class DeletePicture(Instance):
     """One of the pictures of a folder shows a number; it goes."""
 
     about: ClassVar = About("gpicview-delete", (VIEWER,), "medium", 5)
+    asks: ClassVar = (
+        "The viewer shows the pictures of the folder {self.folder}. Delete the picture that shows the number "
+        "{self.number}, and no other."
+    )
     folder: str
     numbers: tuple[int, ...]
     number: int
@@ -57,13 +61,6 @@ class DeletePicture(Instance):
     @property
     def file(self) -> str:
         return f"{self.folder}/picture {self.numbers.index(self.number) + 1}.png"
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The viewer shows the pictures of the folder {self.folder}. Delete the picture that shows the number "
-            f"{self.number}, and no other."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         for path, content in self.files.items():
@@ -106,6 +103,11 @@ class CopyNumbers(Instance):
     """The numbers of two pictures go into a file. Two programs."""
 
     about: ClassVar = About("gpicview-to-editor", (VIEWER, EDITOR), "hard", 5)
+    asks: ClassVar = (
+        "The folder {self.folder} has two pictures, each with a number; the viewer shows the first. Write both "
+        "numbers into {self.file}, which the editor shows: that of picture 1 in the first line, the other in the "
+        "second. Save it."
+    )
     file: str
     folder: str
     numbers: tuple[int, int]
@@ -115,14 +117,6 @@ class CopyNumbers(Instance):
     def draw(cls, pool: WordPool) -> Self:
         one, two = pool.numbers(1000, 9999, 2)
         return cls(pool.file("txt"), pool.word("city"), (one, two), (pool.whole(0, 60), pool.whole(40, 160)))
-
-    @property
-    def request(self) -> str:
-        return (
-            f"The folder {self.folder} has two pictures, each with a number; the viewer shows the first. Write both "
-            f"numbers into {self.file}, which the editor shows: that of picture 1 in the first line, the other in the "
-            "second. Save it."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         for n, number in enumerate(self.numbers, 1):

@@ -152,6 +152,11 @@ class Duplicate(BoardTask):
     """Two issues tell the same: the newer one is closed, and says which one it repeats."""
 
     about: ClassVar = About("web-board-duplicate", (BROWSER,), "hard", 12, max_steps=45)
+    asks: ClassVar = (
+        "Two of the issues from #{self.start} on have the same title. Close the newer one, which has the higher "
+        "number, and add to it a comment that is only the number of the older one, with its #. "
+        "Change nothing else."
+    )
     older: int
     newer: int
 
@@ -166,14 +171,6 @@ class Duplicate(BoardTask):
     @property
     def title(self) -> str:
         return self.issues[self.older][0]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Two of the issues from #{self.start} on have the same title. Close the newer one, which has the higher "
-            "number, and add to it a comment that is only the number of the older one, with its #. "
-            "Change nothing else."
-        )
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
         number = self.start + self.newer

@@ -218,6 +218,10 @@ class DamageReport(WebTask):
     """A long form, filled from a text file."""
 
     about: ClassVar = About("web-report", (BROWSER, EDITOR), "hard", 18, max_steps=50)
+    asks: ClassVar = (
+        "{self.file} is open in the editor. Send one damage report with the building, the kind, the day "
+        '(year-month-day) and the urgency of {self.file}. What happened: "{self.text}". Nobody may call.'
+    )
     app: ClassVar = "report"
     first: ClassVar = "New report"
     buildings: tuple[str, ...]
@@ -250,13 +254,6 @@ class DamageReport(WebTask):
     def content(self) -> bytes:
         building = self.buildings[self.building]
         return f"Building: {building}\nKind: {self.kind}\nDay: {self.date}\nUrgency: {self.urgency}\n".encode()
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} is open in the editor. Send one damage report with the building, the kind, the day "
-            f'(year-month-day) and the urgency of {self.file}. What happened: "{self.text}". Nobody may call.'
-        )
 
     def data(self) -> dict[str, Any]:
         return {"buildings": self.buildings}

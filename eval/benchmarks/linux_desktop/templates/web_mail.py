@@ -92,6 +92,10 @@ class AnswerQuestion(MailTask):
     """A question in one message, whose answer stands in another."""
 
     about: ClassVar = About("web-mail-answer", (BROWSER,), "hard", 9, max_steps=35)
+    asks: ClassVar = (
+        "{self.asking} asks by mail how many boxes of {self.thing} are needed. The answer is in another message. "
+        "Reply to the question with one message whose text is the number and nothing else. Move nothing."
+    )
     asking: str
     source: int
 
@@ -116,13 +120,6 @@ class AnswerQuestion(MailTask):
     @property
     def amount(self) -> str:
         return next(word for word in self.found.text.split() if word.isdigit())
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.asking} asks by mail how many boxes of {self.thing} are needed. The answer is in another message. "
-            "Reply to the question with one message whose text is the number and nothing else. Move nothing."
-        )
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
         sent = state["sent"]

@@ -111,6 +111,9 @@ class Download(Instance):
     """One file of several."""
 
     about: ClassVar = About("web-download", (BROWSER,), "easy", 2)
+    asks: ClassVar = (
+        "Download the {self.topic} of {self.year} from this page, into the folder Downloads, and no other file."
+    )
     topic: str
     years: tuple[int, ...]
     year: int
@@ -126,10 +129,6 @@ class Download(Instance):
 
     def content(self, year: int) -> str:
         return f"year,{self.topic}\n{year},{self.amounts[self.years.index(year)]}\n"
-
-    @property
-    def request(self) -> str:
-        return f"Download the {self.topic} of {self.year} from this page, into the folder Downloads, and no other file."
 
     async def prepare(self, stage: DesktopStage) -> None:
         links = [(f"/files/{self.name(year)}", f"{self.topic} of {year}") for year in self.years]

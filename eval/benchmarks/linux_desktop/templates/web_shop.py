@@ -73,6 +73,10 @@ class PlaceOrder(ShopTask):
     """An order from the search to the last button."""
 
     about: ClassVar = About("web-shop-order", (BROWSER,), "hard", 22, max_steps=45)
+    asks: ClassVar = (
+        "Order {self.amount} {self.article.name} in the shop, and nothing else, for {self.buyer} in {self.city}, "
+        "with the delivery {self.delivery} and the payment {self.payment}. Place the order once."
+    )
     wanted: int
     amount: int
     buyer: str
@@ -96,13 +100,6 @@ class PlaceOrder(ShopTask):
     @property
     def article(self) -> Article:
         return self.articles[self.wanted]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Order {self.amount} {self.article.name} in the shop, and nothing else, for {self.buyer} in {self.city}, "
-            f"with the delivery {self.delivery} and the payment {self.payment}. Place the order once."
-        )
 
     def reached(self, state: dict[str, Any]) -> TemplateJudgement:
         orders, key = state["orders"], str(self.article.id)

@@ -45,6 +45,9 @@ class ArchiveRows(WebTask):
     """The largest orders of a city."""
 
     about: ClassVar = About("web-table-archive", (BROWSER,), "medium", 10, max_steps=35)
+    asks: ClassVar = (
+        "Archive the {self.count} orders with the largest amounts of all orders from {self.city}, and no others."
+    )
     app: ClassVar = "records"
     first: ClassVar = "Orders"
     rows: tuple[Row, ...]
@@ -62,12 +65,6 @@ class ArchiveRows(WebTask):
     @property
     def largest(self) -> list[Row]:
         return sorted(self.of_city, key=lambda each: each.amount)[-self.count :]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Archive the {self.count} orders with the largest amounts of all orders from {self.city}, and no others."
-        )
 
     def data(self) -> dict[str, Any]:
         return {"rows": [vars(each) for each in self.rows]}

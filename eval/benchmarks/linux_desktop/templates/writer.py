@@ -110,6 +110,7 @@ class ReplaceWord(TextTask):
     """A word that comes several times is another one everywhere."""
 
     about: ClassVar = About("writer-replace", (WRITER,), "medium", 8, max_steps=35)
+    asks: ClassVar = "{self.file} is open. Replace the word {self.old} by {self.new} everywhere, and save the file."
     old: str
     new: str
 
@@ -125,10 +126,6 @@ class ReplaceWord(TextTask):
     @property
     def wanted(self) -> list[str]:
         return [line.replace(self.old, self.new) for line in self.lines]
-
-    @property
-    def request(self) -> str:
-        return f"{self.file} is open. Replace the word {self.old} by {self.new} everywhere, and save the file."
 
     def reached(self, found: Written) -> TemplateJudgement:
         return judged(("it is replaced everywhere", 1.0, found.lines == self.wanted), spoiled=self.changed(found))
@@ -165,10 +162,7 @@ class Heading(TextTask):
     """A line becomes a heading, by its style."""
 
     about: ClassVar = About("writer-heading", (WRITER,), "easy", 5)
-
-    @property
-    def request(self) -> str:
-        return f'{self.file} is open. Make the line "{self.line}" a Heading 1, and save the file.'
+    asks: ClassVar = '{self.file} is open. Make the line "{self.line}" a Heading 1, and save the file.'
 
     def reached(self, found: Written) -> TemplateJudgement:
         mine = [each for each in found.paragraphs if each.text == self.line]
@@ -205,10 +199,7 @@ class BoldWord(TextTask):
     """One word is bold."""
 
     about: ClassVar = About("writer-bold", (WRITER,), "medium", 7)
-
-    @property
-    def request(self) -> str:
-        return f"{self.file} is open. Make the word {self.thing} bold, and nothing else, and save the file."
+    asks: ClassVar = "{self.file} is open. Make the word {self.thing} bold, and nothing else, and save the file."
 
     def reached(self, found: Written) -> TemplateJudgement:
         mine = [each for each in found.paragraphs if each.text == self.line]
@@ -255,14 +246,11 @@ class MoveLine(TextTask):
     """A line goes to the top."""
 
     about: ClassVar = About("writer-move", (WRITER,), "easy", 6)
+    asks: ClassVar = '{self.file} is open. Move the line "{self.line}" to the top of the text, and save the file.'
 
     @property
     def wanted(self) -> list[str]:
         return [self.line, *(line for line in self.lines if line != self.line)]
-
-    @property
-    def request(self) -> str:
-        return f'{self.file} is open. Move the line "{self.line}" to the top of the text, and save the file.'
 
     def reached(self, found: Written) -> TemplateJudgement:
         return judged(("it is on top", 1.0, found.lines == self.wanted), spoiled=self.changed(found))

@@ -29,6 +29,10 @@ class CountLines(Instance):
     """How many lines of a log name somebody."""
 
     about: ClassVar = About("xterm-count", (TERMINAL,), "medium", 2)
+    asks: ClassVar = (
+        "In the terminal, count the lines of {self.log} that name {self.who}, and write the number alone into "
+        "the file {self.answer} of the home folder."
+    )
     log: str
     answer: str
     who: str
@@ -41,13 +45,6 @@ class CountLines(Instance):
         names = [who] * pool.whole(11, 40) + [pool.choose(others) for _ in range(pool.whole(30, 60))]
         lines = tuple(f"{pool.number(100, 999)} {name} came in" for name in pool.shuffled(names))
         return cls(f"{log}.log", f"{answer}.txt", who, lines)
-
-    @property
-    def request(self) -> str:
-        return (
-            f"In the terminal, count the lines of {self.log} that name {self.who}, and write the number alone into "
-            f"the file {self.answer} of the home folder."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.log, text_of(self.lines))
@@ -76,6 +73,10 @@ class ScriptPermissions(Instance):
     """A script that its owner alone may run."""
 
     about: ClassVar = About("xterm-permissions", (TERMINAL,), "medium", 2)
+    asks: ClassVar = (
+        "Set the permissions of {self.script} so that its owner may read, write and run it, and nobody else "
+        "may do anything with it. Leave {self.other} alone."
+    )
     script: str
     other: str
     number: int
@@ -88,13 +89,6 @@ class ScriptPermissions(Instance):
     @property
     def text(self) -> bytes:
         return f"#!/bin/sh\necho {self.number}\n".encode()
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Set the permissions of {self.script} so that its owner may read, write and run it, and nobody else "
-            f"may do anything with it. Leave {self.other} alone."
-        )
 
     async def prepare(self, stage: DesktopStage) -> None:
         await stage.write_file(self.script, self.text)

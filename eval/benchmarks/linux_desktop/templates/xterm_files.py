@@ -31,6 +31,11 @@ class SumByCity(TerminalTask):
     """The numbers of a table are added up for each city."""
 
     about: ClassVar = About("xterm-table-sums", (TERMINAL,), "hard", 2)
+    asks: ClassVar = (
+        "Each line of {self.table} in the home folder has a day, a city and an amount, divided by semicolons. Add "
+        "up the amounts of each city, and write the sums into {self.answer} of the home folder: one line for each "
+        'city, as in "{self.cities[0]} 123", in alphabetical order of the cities.'
+    )
     table: str
     answer: str
     cities: tuple[str, ...]
@@ -42,14 +47,6 @@ class SumByCity(TerminalTask):
         cities = pool.words("city", 3)
         rows = [(pool.choose(cities), pool.number(10, 999)) for _ in range(40)]
         return cls(f"{table}.csv", f"{answer}.txt", tuple(sorted(cities)), tuple(rows))
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Each line of {self.table} in the home folder has a day, a city and an amount, divided by semicolons. Add "
-            f"up the amounts of each city, and write the sums into {self.answer} of the home folder: one line for each "
-            f'city, as in "{self.cities[0]} 123", in alphabetical order of the cities.'
-        )
 
     @property
     def before(self) -> Files:
@@ -118,6 +115,11 @@ class PackFolder(TerminalTask):
     """A folder goes into an archive, without the files of one kind."""
 
     about: ClassVar = About("xterm-pack", (TERMINAL,), "hard", 2)
+    asks: ClassVar = (
+        "Pack the folder {self.folder} of the home folder into the archive {self.archive} in the home folder, a "
+        "tar archive with gzip. The paths in it begin with the folder's name. Leave out the files whose name ends "
+        "in .tmp, also those in folders below. Change nothing in {self.folder}."
+    )
     folder: str
     archive: str
     names: tuple[str, ...]
@@ -144,14 +146,6 @@ class PackFolder(TerminalTask):
     @property
     def after(self) -> Files:
         return self.before | {self.archive: packed(self.wanted)}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Pack the folder {self.folder} of the home folder into the archive {self.archive} in the home folder, a "
-            "tar archive with gzip. The paths in it begin with the folder's name. Leave out the files whose name ends "
-            f"in .tmp, also those in folders below. Change nothing in {self.folder}."
-        )
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
         try:
@@ -180,6 +174,10 @@ class UnpackOne(TerminalTask):
     """One file of an archive, and no other."""
 
     about: ClassVar = About("xterm-unpack", (TERMINAL,), "medium", 2)
+    asks: ClassVar = (
+        "The archive {self.archive} in the home folder holds {self.file}. Put this file alone into the folder "
+        "{self.goal} of the home folder, as {self.goal}/{self.names[0]}.txt. Leave the archive as it is."
+    )
     archive: str
     goal: str
     names: tuple[str, ...]
@@ -218,13 +216,6 @@ class UnpackOne(TerminalTask):
     def copied(self) -> Collection[bytes]:
         return self.inside.values()
 
-    @property
-    def request(self) -> str:
-        return (
-            f"The archive {self.archive} in the home folder holds {self.file}. Put this file alone into the folder "
-            f"{self.goal} of the home folder, as {self.goal}/{self.names[0]}.txt. Leave the archive as it is."
-        )
-
     def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"unzip -j {self.archive} {self.file} -d {self.goal}")
 
@@ -243,6 +234,10 @@ class NewEnding(TerminalTask):
     """Many files, also in folders below, get another ending."""
 
     about: ClassVar = About("xterm-rename-ending", (TERMINAL,), "hard", 2)
+    asks: ClassVar = (
+        "Rename all files in the folder {self.folder} of the home folder, and in the folders below it, that end "
+        "in .text: they are to end in .txt. The rest of the name stays. Leave other files alone."
+    )
     folder: str
     names: tuple[str, ...]
     numbers: tuple[int, ...]
@@ -274,13 +269,6 @@ class NewEnding(TerminalTask):
                 f"those in {self.folder} itself": [path for path in self.changed if path not in deep],
                 "those in folders below": deep,
             }
-        )
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Rename all files in the folder {self.folder} of the home folder, and in the folders below it, that end "
-            "in .text: they are to end in .txt. The rest of the name stays. Leave other files alone."
         )
 
     def oracle(self, hand: OracleActions) -> Work:

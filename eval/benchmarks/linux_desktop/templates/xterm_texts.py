@@ -20,6 +20,10 @@ class DifferentLines(TerminalTask):
     """Two long files differ in a few lines."""
 
     about: ClassVar = About("xterm-difference", (TERMINAL,), "hard", 2)
+    asks: ClassVar = (
+        "{self.one} and {self.two} in the home folder have the same lines, but for three. Write these three lines "
+        "as they stand in {self.two} into {self.answer} of the home folder, in their order."
+    )
     one: str
     two: str
     answer: str
@@ -47,13 +51,6 @@ class DifferentLines(TerminalTask):
     def after(self) -> Files:
         return self.before | {self.answer: text_of(self.new)}
 
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.one} and {self.two} in the home folder have the same lines, but for three. Write these three lines "
-            f"as they stand in {self.two} into {self.answer} of the home folder, in their order."
-        )
-
     def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"diff {self.one} {self.two} | sed -n 's/^> //p' > {self.answer}")
 
@@ -71,6 +68,10 @@ class BrokenCopies(TerminalTask):
     """Of files with checksums, those that do not match go away."""
 
     about: ClassVar = About("xterm-checksums", (TERMINAL,), "hard", 2)
+    asks: ClassVar = (
+        "The folder {self.folder} of the home folder has files, and their checksums in SHA256SUMS. Delete every "
+        "file of the folder whose content does not match its checksum, and change nothing else."
+    )
     folder: str
     names: tuple[str, ...]
     lines: tuple[str, ...]
@@ -104,13 +105,6 @@ class BrokenCopies(TerminalTask):
     def parts(self) -> list[Part]:
         return shared_out({f"{path} is gone": [path] for path in self.removed()})
 
-    @property
-    def request(self) -> str:
-        return (
-            f"The folder {self.folder} of the home folder has files, and their checksums in SHA256SUMS. Delete every "
-            "file of the folder whose content does not match its checksum, and change nothing else."
-        )
-
     def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"cd {self.folder}")
         yield from command(hand, "sha256sum -c SHA256SUMS 2>/dev/null | sed -n 's/: FAILED$//p' | xargs rm")
@@ -132,6 +126,10 @@ class OldCharacters(TerminalTask):
     """A text in an old character set is written anew in UTF-8, with the line ends of Unix."""
 
     about: ClassVar = About("xterm-encoding", (TERMINAL,), "hard", 2)
+    asks: ClassVar = (
+        "{self.file} in the home folder is a text in ISO-8859-1 with the line ends of Windows. Write it as UTF-8 "
+        "with the line ends of Unix into {self.new} of the home folder. Leave {self.file} as it is."
+    )
     file: str
     new: str
     words: tuple[str, ...]
@@ -154,13 +152,6 @@ class OldCharacters(TerminalTask):
     @property
     def after(self) -> Files:
         return self.before | {self.new: text_of(self.text)}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} in the home folder is a text in ISO-8859-1 with the line ends of Windows. Write it as UTF-8 "
-            f"with the line ends of Unix into {self.new} of the home folder. Leave {self.file} as it is."
-        )
 
     def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"iconv -f ISO-8859-1 -t UTF-8 {self.file} | tr -d '\\r' > {self.new}")
@@ -236,6 +227,10 @@ class ShellAlias(TerminalTask):
     """A lasting setting of the shell, in a hidden file that has others."""
 
     about: ClassVar = About("xterm-alias", (TERMINAL,), "medium", 2)
+    asks: ClassVar = (
+        "Add one line at the end of the hidden file .bash_aliases of the home folder, exactly "
+        "\"alias {self.name}='ls -a ~/{self.folder}'\"."
+    )
     name: str
     folder: str
     number: int
@@ -252,13 +247,6 @@ class ShellAlias(TerminalTask):
     def after(self) -> Files:
         new = f"alias {self.name}='ls -a ~/{self.folder}'\n".encode()
         return {".bash_aliases": self.before[".bash_aliases"] + new}
-
-    @property
-    def request(self) -> str:
-        return (
-            "Add one line at the end of the hidden file .bash_aliases of the home folder, exactly "
-            f"\"alias {self.name}='ls -a ~/{self.folder}'\"."
-        )
 
     def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"echo \"alias {self.name}='ls -a ~/{self.folder}'\" >> .bash_aliases")
@@ -343,6 +331,10 @@ class SomeOfTheLines(TerminalTask):
     """A part of a long file, by the numbers of its lines."""
 
     about: ClassVar = About("xterm-some-lines", (TERMINAL,), "medium", 2)
+    asks: ClassVar = (
+        "Write the lines {self.first} to {self.last} of {self.file} in the home folder, both among them, into "
+        "{self.answer} of the home folder. The first line of the file is line 1. Leave {self.file} as it is."
+    )
     file: str
     answer: str
     lines: tuple[str, ...]
@@ -364,13 +356,6 @@ class SomeOfTheLines(TerminalTask):
     @property
     def after(self) -> Files:
         return self.before | {self.answer: text_of(self.lines[self.first - 1 : self.last])}
-
-    @property
-    def request(self) -> str:
-        return (
-            f"Write the lines {self.first} to {self.last} of {self.file} in the home folder, both among them, into "
-            f"{self.answer} of the home folder. The first line of the file is line 1. Leave {self.file} as it is."
-        )
 
     def oracle(self, hand: OracleActions) -> Work:
         yield from command(hand, f"sed -n '{self.first},{self.last}p' {self.file} > {self.answer}")
