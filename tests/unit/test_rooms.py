@@ -15,7 +15,6 @@ MOST: Final = 14  # modules side by side
 # folders whose modules are of one kind and are found by a registry
 ONE_KIND: Final = {
     "launcher/cli/verbs": "a verb of the command line each, found by its name",
-    "eval/environments": "an environment each, found by its name, and what environments share",
     "eval/benchmarks/linux_desktop/templates": "a program's tasks each, put together by all_templates",
 }
 # what was larger when this test was written, and may only become smaller
