@@ -122,8 +122,7 @@ def _user() -> str:
         return str(os.getuid())
 
 
-# Says of new runs that nothing but their code or this machine's packages differs from the newest run of their name:
-# perhaps nobody meant that.
+# A new run that differs from the newest run of its name by its code or this machine's packages alone may be a mistake.
 
 _NAMED: Final = 5  # files in a line, at most
 

@@ -154,7 +154,7 @@ def _over(store: Store, run: str) -> str:
     return f"its run {run} has {view.result.outcome}"
 
 
-# Which jobs must end although their run has no result: nobody would end them, and their nodes are billed.
+# A job whose run has no result must end where nobody else would end it, because its nodes are billed.
 
 UNSENT: Final = 45 * 60.0  # seconds that a node waits for a job that no launcher has sent
 SILENT: Final = 900.0  # seconds without a heartbeat, beyond those after which another node may take over

@@ -43,7 +43,7 @@ def end(api: LambdaApi, ids: Collection[str], interval: float) -> None:
     raise Unreachable(f"machine {min(left)} still lives, and is billed, after {PATIENCE} looks{trouble}")
 
 
-# Which machines must end although their run has no result: nobody else would end them, and they are billed.
+# A machine whose run has no result must end where nobody else would end it, because it is billed.
 
 LATE: Final = 600.0  # seconds that a machine may take to power off at its deadline
 UNCLAIMED: Final = 45 * 60.0  # seconds from the launch to the first claim: booting takes up to 25 min, then the image
@@ -124,8 +124,7 @@ def _seconds(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-# Machines that the list does not show: the account's audit events name them. A list may lag, and one witness that says
-# nothing proves nothing.
+# A list of machines may lag. The account's audit events name the machines that it does not show.
 
 BACK: Final = 24 * 3600.0  # seconds of the audit log that are read
 MOST: Final = 60  # machines that are asked for by their ids; about as many seconds

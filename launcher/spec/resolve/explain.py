@@ -155,8 +155,6 @@ def flat(job: ResolvedJob, names: Mapping[str, str]) -> dict[str, Any]:
     return {name: plain(value) for route, value in values_of(job) if (name := dotted(route)) in names}
 
 
-# Compares two resolved jobs field by field. Pure.
-
 MISSING: Any = msgspec.UNSET  # this side has no such field
 
 

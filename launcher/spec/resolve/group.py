@@ -196,12 +196,9 @@ def _machine(resolved: ResolvedRun, profile: Profile) -> dict[str, Any]:
     return of_machine(backend, {**profile.blocks.get(backend, {}), **variant.values.get(backend, {})})
 
 
-# Gives what a backend refuses the place where the user wrote it.
-
-
 @contextmanager
 def with_positions(group: Group) -> Iterator[None]:
-    """What a backend refuses names a job; here it gets the place where the user wrote the field."""
+    """A backend's BadInput names a job and a field; adds the place where the user wrote the field."""
     try:
         yield
     except BadInput as error:

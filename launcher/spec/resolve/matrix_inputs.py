@@ -109,9 +109,6 @@ def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-# The label of a matrix variant, as users see it.
-
-
 def label(picks: Mapping[tuple[str, str], Any]) -> str:
     """`lr=1e-05,seed=0`, from (job, path) -> value; empty without a matrix. It is also the variant's folder name in an
     `all: true` input, so it has only safe characters."""

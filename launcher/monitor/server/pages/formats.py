@@ -101,9 +101,6 @@ def amount(value: Decimal | None, currency: str) -> str:
     return (money(float(value), currency) or "") if value is not None and currency else ""
 
 
-# What an address names: rows and parts of tables.
-
-
 def row_id(text: str) -> int:
     """The id of a row. Raises HTTPException 404 for what no row can have."""
     if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
