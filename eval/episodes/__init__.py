@@ -1,4 +1,4 @@
-"""Recorded episodes and their files (`episode`, `answers`), images opened when used (`images`), lines (`jsonl`)."""
+"""Recorded episodes and their files (`episode`), images opened when used (`images`), lines (`jsonl`)."""
 
 from eval.episodes.episode import (
     MARKER,

@@ -1,2 +1,2 @@
-"""What an evaluation writes of each task (`task_record`), why one failed (`failures`), which results of an earlier run
-stand (`earlier_results`), and which episodes are kept with their pictures (`kept_episodes`)."""
+"""What an evaluation writes of each task (`task_record`), why one failed (`failures`), and which results of an
+earlier run stand (`earlier_results`)."""

@@ -209,7 +209,12 @@ def _config_error(group: BaseExceptionGroup[BaseException]) -> ConfigError | Non
 
 
 class KeptEpisodes:
-    """Those in `out` of one rollout over `tasks`.
+    """The tasks of a rollout that keep their episode with its pictures, in `out`: failures first, to be looked at.
+
+    Of the tasks in their order it keeps the first N that failed (those that the infrastructure failed, or a limit cut,
+    count) and the first N that were solved. So the set follows from the results alone, however many run at once and
+    however often the evaluation was interrupted. A folder of the system's holds what still runs; the results never hold
+    more than 2 N episodes, and one that moves.
 
     count  N of each kind; None keeps all, 0 none
     """

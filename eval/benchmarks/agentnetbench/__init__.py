@@ -1,1 +1,1 @@
-"""AgentNetBench, the offline benchmark of OpenCUA: data (its files), score (both revisions), run (evaluation)."""
+"""AgentNetBench, the offline benchmark of OpenCUA: data (its files), score (both revisions); see eval.agentnetbench."""

@@ -1,1 +1,2 @@
-"""ScreenSpot, v2 and Pro: where on one screenshot to click; `data` reads the published files, `run` asks and scores."""
+"""ScreenSpot, v2 and Pro: where on one screenshot to click; `data` reads the published files. See
+eval.screenspot."""

@@ -1,1 +1,1 @@
-"""The accessibility bus of a desktop (`atspi`), and programs that keep it from answering (`flooding`)."""
+"""The accessibility bus of a desktop, and evidence of programs that keep it from answering (`atspi`)."""

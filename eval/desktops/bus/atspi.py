@@ -212,8 +212,13 @@ CONNECTIONS: Final = 128  # a desktop with ten programs has some thirty; the two
 
 
 class BusWatch:
-    """How much the accessibility bus and its registry of one desktop have worked since now. `processes`: those of
-    the session, name to process id."""
+    """How much the accessibility bus and its registry of one desktop have worked since now: evidence that programs keep
+    the buses from answering. `processes`: those of the session, name to process id.
+
+    What the evaluation itself asks of the bus before it knows any program are two small calls. A bus that works all of
+    the time for which these two wait, or that holds more than a hundred connections, is busy with the programs. A bus
+    that hardly worked, as on a machine without a free processor, is no evidence.
+    """
 
     def __init__(self, processes: Mapping[str, int]) -> None:
         self._processes = processes
