@@ -136,9 +136,9 @@ def main() -> int:
 
     from eval.environments.registry import TasksConfig
     from training.common.model.loading import load_processor
-    from training.data.make_episodes import MakeEpisodesConfig, make
+    from training.make_episodes import MakeEpisodesConfig, make
     from training.sft.collate import Collator
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     transformers.utils.logging.disable_progress_bar()
     rates: dict[str, list[tuple[float, float]]] = {name: [] for name in MAKERS}
