@@ -16,21 +16,21 @@ from eval.screenspot import SpotConfig
 from eval.serve.config import ServeConfig
 from eval.steps import StepsConfig
 from eval.tryout import TryoutConfig
-from training.data.ingest.config import IngestConfig
-from training.data.make_episodes import MakeEpisodesConfig as MadeConfig
+from training.data.ingest.registry import IngestConfig
 from training.data.packed.pack import PackConfig
 from training.data.pairs.run import PairsConfig
 from training.dpo.train import DpoConfig
+from training.export import ExportConfig
 from training.grpo.config import GrpoConfig
+from training.make_episodes import MakeEpisodesConfig as MadeConfig
+from training.merge import MergeConfig
+from training.push_to_hub import PushConfig
 from training.reward.raters import RatersConfig
 from training.reward.train import RewardConfig
 from training.rl.config import RlConfig
 from training.sft.train import SftConfig
+from training.tiny import TinyConfig
 from training.trl_arguments import NAMED, REFUSED
-from training.weights.export import ExportConfig
-from training.weights.merge import MergeConfig
-from training.weights.push import PushConfig
-from training.weights.tiny import TinyConfig
 
 ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "training.data ingest": get_args(IngestConfig),

@@ -249,7 +249,7 @@ def child(what: str, folder: Path) -> Any:
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name:
         folder = Path(name) / "dataset"
-        from training.weights.tiny import TinyConfig, build
+        from training.tiny import TinyConfig, build
 
         build(TinyConfig(), folder.parent / "model")
         wrote = child("generate", folder)

@@ -27,8 +27,8 @@ IMPORTS: Final = (
     "trl",
     "training.sft.train",
     "training.rl.trainer",
-    "training.weights.tiny",
-    "training.data.make_episodes",
+    "training.tiny",
+    "training.make_episodes",
     "eval.run",
 )
 STATE: Final = "trainer_state.json"  # the last file of a checkpoint

@@ -47,7 +47,7 @@ def make(method: str, changes: dict[str, Any], root: Path) -> tuple[Any, Any]:
     from training.data.faults import Faults
     from training.data.pairs.store import read_pairs
     from training.memory import plan
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     section: dict[str, Any] = {"decimals": 2, "system": "", "history": 2}
     prompt = PromptConfig(**section)

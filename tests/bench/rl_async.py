@@ -27,8 +27,8 @@ from tests.integration.rl.simulated import (
     ThreadWorker,
     simulated_config,
 )
-from training.rl.asynchronous.collector import RolloutCollector
 from training.rl.asynchronous.rollout_queue import ages
+from training.rl.asynchronous.rollouts import RolloutCollector
 from training.rl.rollouts.play import generate
 from training.rl.rollouts.waiting_times import WaitingTimes
 from training.rl.sections import AsyncConfig

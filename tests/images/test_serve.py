@@ -326,7 +326,7 @@ def test_vllms_own_parser_takes_every_option_as_it_is_meant(tmp_path: Path) -> N
 def test_vllm_serves_a_model_and_an_adapter_under_its_own_name(tmp_path: Path) -> None:
     """The image's own smoke: ready with a key, every name answers, and not the same; a schema, a tool, metrics, health
     check, SIGTERM to exit 0."""
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     build(TinyConfig(), tmp_path / "model")
     command = [sys.executable, str(Path(__file__).with_name("adapter.py")), str(tmp_path / "model")]
@@ -358,7 +358,7 @@ def ready(port: int) -> bool:
 @pytest.mark.timeout(1200)
 @marked("vllm", missing=not PYTHON.exists())
 def test_vllm_listens_on_the_ports_of_its_role_and_else_on_this_machine_alone(tmp_path: Path) -> None:
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     build(TinyConfig(), tmp_path / "model")
     small = {"model": str(tmp_path / "model"), "dtype": "float32", "context": 1024, "requests": 8, "eager": True}

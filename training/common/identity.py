@@ -23,7 +23,7 @@ from eval.config import ResumeError
 from eval.environments.registry import tasks_of
 from eval.identity import digest_of
 from training.common.model.card import file_digest, sources
-from training.data.chat_tables import COMMITS
+from training.data.chat import COMMITS
 from training.data.faults import is_file_or_folder
 from training.data.pairs.store import PAIRS
 

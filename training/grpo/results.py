@@ -1,14 +1,20 @@
-"""Writes the results of a GRPO training: summary, drawn answers, curves, and the reason of an early stop."""
+"""Writes the results of a GRPO training: summary, drawn answers, curves, and the reason of an early stop.
+
+`RewardTally` keeps the rewards of the last generations for the summary.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
 
 from eval.actions import ParseError
 from eval.agents.base import Decision
@@ -17,9 +23,43 @@ from eval.scores.summary import MetricRow, row
 from training.common.measuring.measured_weights import SAMPLED, write_measured
 from training.grpo.config import GrpoConfig
 from training.grpo.prompts import Prompts
-from training.grpo.tally import RewardTally
-from training.rewards import Reward
+from training.rewards import Reward, SampledAnswer
 from training.rewards.builtin import Builtin
+
+RECENT: Final = 10  # generations whose rewards are in the summary
+
+
+class RewardTally(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Rewards for the summary. Each checkpoint holds `groups` and `dropped`, so that a resumed training gives the same.
+
+    steps     of the weights that gave the answers of each recent generation; fewer than `groups` after a checkpoint of
+              before, which did not keep them
+    groups    for each recent generation, its groups: the number of the prompt, and each reward's mean over the answers
+    dropped   answers that could not be judged, since the start of the training
+    attempts  of the last generation: the number of the prompt, and the answer
+    """
+
+    def __init__(self) -> None:
+        self.groups: deque[list[tuple[int, list[float]]]] = deque(maxlen=RECENT)
+        self.steps: deque[int] = deque(maxlen=RECENT)
+        self.dropped = 0
+        self.attempts: list[tuple[int, SampledAnswer]] = []
+
+    def state(self) -> dict[str, Any]:
+        kept = {"groups": list(self.groups), "steps": list(self.steps), "dropped": self.dropped}
+        return {"args": {}, "attributes": kept}
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        saved = (state.stateful_callbacks or {}).get("RewardTally", {})  # absent in an older checkpoint
+        if isinstance(saved, dict):
+            attributes = saved.get("attributes", {})
+            self.groups.extend(
+                [(int(number), means) for number, means in generation] for generation in attributes.get("groups", [])
+            )
+            self.steps.extend(attributes.get("steps", []))
+            self.dropped += int(attributes.get("dropped", 0))
 
 
 def write(config: GrpoConfig, rewards: Sequence[Reward], trainer: Any, prompts: Prompts, folder: Path) -> None:

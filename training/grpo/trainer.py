@@ -39,7 +39,7 @@ from training.common.vllm_client import Client, Sampling
 from training.common.vllm_prompts import check_prompt_ids, processor_bounds, revisions
 from training.grpo.colocate import CheckedEngine, engine_options
 from training.grpo.prompts import Prompts, name_of
-from training.grpo.tally import RewardTally
+from training.grpo.results import RewardTally
 from training.rewards import Reward, SampledAnswer, score
 
 

@@ -10,26 +10,133 @@ the step and exits 0 without .done.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from eval.actions.dialects.registry import CONTROL_TOKENS
 from eval.config import ConfigError
 from eval.config.importing import large_imports
 from eval.config.progress import metric, progress
+from eval.scores.stats import Estimate, by_cluster, ratio, wilson
+from eval.scores.summary import MetricRow, row
 from training.common.entry import check_resume, entry, run_training
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.common.measuring.measured_weights import KeptWeights, write_measured
 from training.common.model import sharding
 from training.common.model.loading import load_model, lora
 from training.data.faults import Faults, Policy, write_faults
-from training.data.pairs.store import Pairs, held_out
+from training.data.pairs.store import Pair, Pairs, held_out
 from training.options import NotNegative, TrainerConfig, training_arguments
-from training.reward.model import RewardModel, save
+from training.reward.model import RewardModel, save, with_response
 from training.trl_arguments import UNREAD_BY_REWARD, check_arguments, with_trl
+
+BINS: Final = 10
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Pairs whose confidence lies in [low, high): the mean confidence, and the rate at which the model was right."""
+
+    low: float
+    high: float
+    confidence: float
+    right: Estimate
+
+
+def margins(model: RewardModel, pairs: Pairs, batch: int = 64) -> list[float]:
+    """reward(chosen) - reward(rejected) of every pair, in order."""
+    differences: list[float] = []
+    for start in range(0, len(pairs), batch):
+        part = list(pairs[start : start + batch])
+        images = [pairs.images(pair) for pair in part]
+        chosen = model.score([with_response(pair.prompt, pair.chosen) for pair in part], images)
+        rejected = model.score([with_response(pair.prompt, pair.rejected) for pair in part], images)
+        differences += [a - b for a, b in zip(chosen, rejected, strict=True)]
+    return differences
+
+
+def calibration(margins: Sequence[float], bins: int = BINS) -> tuple[list[Bin], float]:
+    """(non-empty bins, expected calibration error) of margins.
+
+    The model's answer is the side with the higher reward; its confidence in it is sigmoid(|margin|), from 0.5 to 1. The
+    error is the mean over pairs of |rate right - mean confidence| of their bin (M. Naeini and others, 2015).
+    """
+    members: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
+    for margin in margins:
+        confidence = 1 / (1 + math.exp(-min(abs(margin), 700.0)))
+        members[min(bins - 1, int((confidence - 0.5) * 2 * bins))].append((confidence, margin > 0))
+    out, error = [], 0.0
+    for index, member in enumerate(members):
+        right = wilson(sum(ok for _, ok in member), len(member))
+        if right is None:
+            continue
+        confidence = math.fsum(value for value, _ in member) / len(member)
+        out.append(Bin(0.5 + index / (2 * bins), 0.5 + (index + 1) / (2 * bins), confidence, right))
+        error += abs(right.value - confidence) * len(member) / len(margins)
+    return out, error
+
+
+def rows(pairs: Sequence[Pair], found: Sequence[float], *, split: str, seed: int, step: int) -> list[MetricRow]:
+    """Rows for summary.json: pair_accuracy (a tie is wrong), the same per source and per note, mean_margin, and
+    calibration_error (without an interval). Intervals are by task: pairs of one task are not independent.
+
+    step  of the weights that gave the margins
+    """
+    right = [(pair.split_key or pair.task_id, float(margin > 0)) for pair, margin in zip(pairs, found, strict=True)]
+    estimates: list[tuple[str, Estimate | None]] = [("pair_accuracy", by_cluster(right))]
+    for name, values in (("source", [pair.source for pair in pairs]), ("note", [pair.note for pair in pairs])):
+        for value in sorted(set(values) - {""}):
+            among = [ok for ok, other in zip(right, values, strict=True) if other == value]
+            estimates.append((f"pair_accuracy/{name}/{value}", by_cluster(among)))
+    margins_by_task: dict[str, list[float]] = {}
+    for (task, _), margin in zip(right, found, strict=True):
+        margins_by_task.setdefault(task, []).append(margin)
+    tasks = margins_by_task.values()
+    estimates.append(("mean_margin", ratio([math.fsum(task) for task in tasks], [float(len(task)) for task in tasks])))
+    error = calibration(found)[1]
+    estimates.append(("calibration_error", Estimate(error, error, error, len(found))))
+    told: dict[str, Any] = {"benchmark": "preference pairs", "version": "1", "split": split, "infra": 0}
+    return [row(name, estimate, **told, seed=seed, agent="reward", steps=[step]) for name, estimate in estimates]
+
+
+def reliability(margins: Sequence[float], path: Path) -> None:
+    """Draws confidence against the rate of being right, with Wilson intervals, and how many pairs each bin holds."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    bins, error = calibration(margins)
+    figure = Figure(figsize=(5, 6), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    top.plot([0.5, 1], [0.5, 1], color="0.6", linestyle="--", linewidth=1, label="calibrated")
+    x = [bucket.confidence for bucket in bins]
+    y = [bucket.right.value for bucket in bins]
+    whiskers = [
+        [bucket.right.value - bucket.right.low for bucket in bins],
+        [bucket.right.high - bucket.right.value for bucket in bins],
+    ]
+    top.errorbar(x, y, yerr=whiskers, fmt="o", color="tab:blue", capsize=3, label="observed, 95 % interval")
+    top.set(ylabel="share of pairs ranked right", ylim=(-0.03, 1.03), xlim=(0.48, 1.02))
+    top.set_title(f"{len(margins)} held-out pairs, expected calibration error {error:.3f}", fontsize=10)
+    top.legend(loc="lower right", fontsize=8)
+    bottom.bar(
+        [bucket.low for bucket in bins],
+        [bucket.right.n for bucket in bins],
+        width=0.5 / BINS,
+        align="edge",
+        edgecolor="w",
+    )
+    bottom.set(xlabel="confidence: sigmoid(|reward margin|)", ylabel="pairs")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    figure.savefig(temporary, format="png")
+    temporary.replace(path)
+
 
 __all__ = ["RewardConfig", "RewardModel", "train"]
 
@@ -123,22 +230,21 @@ def evaluate(model: RewardModel, pairs: Pairs, out: Path, *, split: str, seed: i
     Raises ConfigError for a reward that is not finite.
     """
     from eval.scores.summary import table
-    from training.reward import evaluation as reward_eval
 
     try:
-        margins = reward_eval.margins(model, pairs)
+        differences = margins(model, pairs)
     except ValueError as error:  # a reward that is not finite
         raise ConfigError(f"held_out: {error}: lower learning_rate, or look at the data") from None
-    rows = reward_eval.rows(pairs, margins, split=split, seed=seed, step=kept.step)
+    measured = rows(pairs, differences, split=split, seed=seed, step=kept.step)
     results = out / "results"
-    reward_eval.reliability(margins, results / "plots" / "reliability.png")
-    lines = ({"task_id": p.task_id, "step": p.step, "margin": m} for p, m in zip(pairs, margins, strict=True))
+    reliability(differences, results / "plots" / "reliability.png")
+    lines = ({"task_id": p.task_id, "step": p.step, "margin": m} for p, m in zip(pairs, differences, strict=True))
     (results / "margins.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    write_measured(results / "summary.json", [*kept.rows, *rows], kept.step)
-    for row in rows:
-        if row.value is not None:
-            metric(kept.step, f"eval/{row.metric}", row.value)
-    print(table([*kept.rows, *rows]), flush=True)
+    write_measured(results / "summary.json", [*kept.rows, *measured], kept.step)
+    for each in measured:
+        if each.value is not None:
+            metric(kept.step, f"eval/{each.metric}", each.value)
+    print(table([*kept.rows, *measured]), flush=True)
 
 
 def train(config: RewardConfig, out: Path, resume: str | None) -> bool:

@@ -5,7 +5,6 @@ judge because something around it broke (a judge's server is gone). See `base.Re
 """
 
 from training.rewards.base import RewardFunction, SampledAnswer
-from training.rewards.loading import Reward, RewardSpec, load
-from training.rewards.scoring import Scores, score
+from training.rewards.loading import Reward, RewardSpec, Scores, load, score
 
 __all__ = ["Reward", "RewardFunction", "RewardSpec", "SampledAnswer", "Scores", "load", "score"]

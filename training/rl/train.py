@@ -144,7 +144,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     trainer = make_trainer(config, out)
 
     from training.common.measuring.callbacks import take_weights
-    from training.rl.records import summary
+    from training.rl.records.step_metrics import write_summary
     from training.rl.trainer import Stopped
 
     first = trainer.is_world_process_zero()
@@ -166,7 +166,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     kept = take_weights(trainer, config.evaluation, config.seed, out)
     if first:
         trainer.finished.end()
-        summary.write(config, trainer.last, kept, out / "results")
+        write_summary(config, trainer.last, kept, out / "results")
     save_model(trainer, out / "model")
     if first:
         (out / ".done").touch()

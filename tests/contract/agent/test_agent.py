@@ -16,7 +16,7 @@ from eval.desktop import Observation, Task
 from eval.environments.registry import environment
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.rollout.loop import RolloutLimits, rollout
-from training.data.make_episodes import MakeEpisodesConfig, make
+from training.make_episodes import MakeEpisodesConfig, make
 
 SEED = 1_000_000
 WORLD = environment("click")
@@ -31,7 +31,7 @@ def _episodes(folder: Path) -> str:
 
 
 def _model(folder: Path) -> str:
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     build(TinyConfig(hidden=64, vision_hidden=32), folder)
     return str(folder)

@@ -18,8 +18,7 @@ from tests.integration.agentnet.material import CODES, recorded, recording
 from tests.unit.training.ingest.material import FRAME, capture, click, osworld, report, scene, snapshot
 from training.data.__main__ import main
 from training.data.faults import BadSample
-from training.data.ingest.config import CustomFormatConfig, IngestConfig
-from training.data.ingest.registry import IMPORTERS
+from training.data.ingest.registry import IMPORTERS, CustomFormatConfig, IngestConfig
 from training.data.ingest.tally import Tally
 
 CLICK: Final = Action(ActionType.CLICK, x=0.25, y=0.25)

@@ -236,7 +236,7 @@ def shown_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Episodes of the expert of `versions`, whose form of the button only a demonstration tells."""
     from eval.environments.registry import TasksConfig
     from eval.prompts import PromptConfig
-    from training.data.make_episodes import MakeEpisodesConfig, make
+    from training.make_episodes import MakeEpisodesConfig, make
 
     folder = tmp_path_factory.mktemp("versions")
     config = MakeEpisodesConfig(

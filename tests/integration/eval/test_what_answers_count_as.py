@@ -34,7 +34,7 @@ from tests.integration.eval.test_sdk_loops import calls_of_claude, calls_of_open
 from tests.integration.eval.test_served import LOGIN, SEED
 from tests.support.cases import every_case
 from tests.support.modelserver import ModelServer, Reply, completion, serving
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 CLICK = Action(ActionType.CLICK, x=0.5, y=0.5)
 OFF, SCROLL_0, KEY, KEY_0, NO_KEYS, PROSE, MALFORMED, DRAG_1, TOOL = (

@@ -16,8 +16,8 @@ from eval.agents.baselines import ScriptedAgent
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
 from tests.integration.own_parts import parts
+from training import make_episodes
 from training.common.measuring import in_training
-from training.data import make_episodes
 
 
 @pytest.fixture

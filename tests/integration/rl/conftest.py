@@ -13,11 +13,11 @@ from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
-from training.data.make_episodes import MakeEpisodesConfig, make
+from training.make_episodes import MakeEpisodesConfig, make
 from training.rl.config import RlConfig
 from training.sft.train import SftConfig
 from training.sft.train import train as sft
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 if TYPE_CHECKING:
     from training.rl.learning.loss_rows import LossRow

@@ -18,8 +18,8 @@ from eval.agents.base import Decision, History
 from eval.desktop import DesktopGone, Observation, Score, SetupFailed, Task
 from eval.environments.registry import TasksConfig
 from eval.rollout.loop import RolloutLimits
+from training.rl.asynchronous.rollouts import WorkerLink
 from training.rl.asynchronous.worker import RolloutWorker
-from training.rl.asynchronous.worker_process import WorkerLink
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import TaskEffort
 from training.rl.rollouts.policy import PolicyQuestion, SampledTurn

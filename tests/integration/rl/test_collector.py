@@ -24,7 +24,7 @@ from tests.integration.rl.simulated import (
     ThreadWorker,
     simulated_config,
 )
-from training.rl.asynchronous.collector import RolloutCollector
+from training.rl.asynchronous.rollouts import RolloutCollector
 from training.rl.rollouts.play import PolicyFailed, RolloutsStopped
 from training.rl.sections import AsyncConfig
 

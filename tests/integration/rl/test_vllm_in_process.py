@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from tests.integration.rl.conftest import CHAT, taught
 from tests.integration.training import clicks
 from tests.support.vllm import COLOCATED, ROOT, alone, needs_colocated
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = [
     pytest.mark.ml,

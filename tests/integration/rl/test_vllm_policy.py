@@ -22,7 +22,7 @@ from training.rl.asynchronous.vllm_policy import TokenAnswer, TokenPrompt, Token
 from training.rl.rollouts.policy import Policy, PolicyQuestion
 from training.rl.sections import AsyncConfig
 from training.rl.vllm_config import SamplerConfig
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = pytest.mark.ml
 

@@ -16,7 +16,7 @@ from tests.support.documented import ROOT
 from tests.support.made_once import made_once
 from tests.support.needs import need
 from tests.support.serving import TOKEN, served
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = [pytest.mark.ml, pytest.mark.ci, pytest.mark.timeout(1200)]
 LOGIN: Final[dict[str, Any]] = {"environment": "login", "tasks": {"count": 8, "seed": 1000000}}

@@ -19,8 +19,8 @@ from eval.environments.registry import TasksConfig
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from tests.support.made_once import made_once
-from training.data.make_episodes import MakeEpisodesConfig, make
-from training.weights.tiny import TinyConfig, build
+from training.make_episodes import MakeEpisodesConfig, make
+from training.tiny import TinyConfig, build
 
 OPTIONS: dict[str, Any] = {"split": "train", "size": 64, "grid": 4, "distractors": 0, "colours": 4}
 SECTION: dict[str, Any] = {"decimals": 2, "system": "", "history": 0}

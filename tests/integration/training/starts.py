@@ -15,7 +15,7 @@ from tests.support.made_once import made_once
 from training.common.measuring.in_training import undisturbed
 from training.data import samples
 from training.sft.train import SftConfig, make_trainer, train
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 GOAL: Final = 0.6
 LOOK: Final = 2  # SFT steps between two looks

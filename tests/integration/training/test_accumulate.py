@@ -28,7 +28,7 @@ from training.options import LoraConfig
 from training.reward import train as reward
 from training.rewards import RewardSpec
 from training.sft import train as sft
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = [
     pytest.mark.ml,

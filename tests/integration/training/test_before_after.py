@@ -15,9 +15,9 @@ from eval.steps import StepsConfig, evaluate
 from tests.unit.training.material import SIZES
 from training.common.measuring.in_training import EvaluationConfig
 from training.data.__main__ import main as data
-from training.data.make_episodes import MakeEpisodesConfig, make
+from training.make_episodes import MakeEpisodesConfig, make
 from training.sft.train import SftConfig, train
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = pytest.mark.ml
 PROMPT = PromptConfig(decimals=2, system="", history=0)

@@ -10,8 +10,8 @@ import pytest
 from tests.integration.training.preference import weights
 from tests.unit.training.material import PROMPT, episodes, model
 from training.common.model.card import digest
+from training.merge import MergeConfig, merge
 from training.sft.train import main
-from training.weights.merge import MergeConfig, merge
 
 pytestmark = [
     pytest.mark.ml,

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.training import clicks
 from tests.support.vllm import COLOCATED, ROOT, alone, needs_colocated
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = [
     pytest.mark.ml,

@@ -40,7 +40,7 @@ def test_twenty_thousand_steps_take_little_memory(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_a_million_steps_stay_under_two_gigabytes(tmp_path: Path) -> None:
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     build(TinyConfig(), tmp_path / "model")
     folder = tmp_path / "dataset"

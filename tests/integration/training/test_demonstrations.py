@@ -22,9 +22,9 @@ from eval.prompts import PromptConfig
 from eval.prompts.demonstrations import DemonstrationConfig, Rule
 from eval.rollout.loop import rollout
 from eval.scores.stats import Estimate, wilson
-from training.data.make_episodes import MakeEpisodesConfig, make
+from training.make_episodes import MakeEpisodesConfig, make
 from training.sft.train import SftConfig, train
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 OPTIONS: Final[dict[str, Any]] = {"meaning": "cell", "grid": 3, "size": 48}
 CHANCE: Final = 1 / 9

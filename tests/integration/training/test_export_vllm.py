@@ -15,8 +15,8 @@ import pytest
 from tests.support.needs import marked
 from tests.unit.training.material import PROMPT, episodes
 from training.data.samples import load, open_images
-from training.weights.export import ExportConfig, export
-from training.weights.tiny import TinyConfig, build
+from training.export import ExportConfig, export
+from training.tiny import TinyConfig, build
 
 PYTHON = Path(os.environ.get("SLIPWAY_VLLM_PYTHON") or Path(__file__).parents[3] / ".venv-vllm" / "bin" / "python")
 pytestmark = [

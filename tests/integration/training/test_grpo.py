@@ -31,7 +31,7 @@ from training.grpo.prompts import Prompts
 from training.grpo.train import main, make_trainer, train
 from training.options import LoraConfig
 from training.rewards import RewardSpec, SampledAnswer
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = [
     pytest.mark.ml,

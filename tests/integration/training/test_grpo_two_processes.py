@@ -16,7 +16,7 @@ from tests.unit.training.material import SIZES
 from training.grpo.config import GrpoConfig
 from training.options import LoraConfig
 from training.rewards import RewardSpec
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 TORCHRUN = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node", "2"]
 

@@ -20,7 +20,7 @@ from tests.integration.training import clicks
 from training.common.measuring.in_training import EvaluationConfig
 from training.options import LoraConfig
 from training.sft.train import SftConfig, train
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 SEEDS = (0, 1, 2)
 WAYS: dict[str, dict[str, Any]] = {

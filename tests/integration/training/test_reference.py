@@ -9,7 +9,7 @@ from eval.config.help import rows
 from eval.environments.registry import ENVIRONMENTS
 from eval.run import RunConfig
 from training.common.measuring.in_training import EvaluationConfig
-from training.data.make_episodes import MakeEpisodesConfig
+from training.make_episodes import MakeEpisodesConfig
 from training.reference import ENTRIES
 from training.rl.config import RlConfig
 

@@ -19,12 +19,12 @@ from eval.prompts import PromptConfig
 from tests.support.made_once import made_once
 from tests.unit.training.material import SIZES
 from training.common.measuring.in_training import EvaluationConfig
-from training.data.make_episodes import MakeEpisodesConfig, make
 from training.data.samples import load
 from training.data.source import SourceConfig
+from training.make_episodes import MakeEpisodesConfig, make
 from training.options import LoraConfig
 from training.sft.train import SftConfig, make_trainer, train
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 # TRL asks peft's model by the old name
 pytestmark = [

@@ -22,10 +22,10 @@ from tests.support.mounts import small_file_system
 from tests.unit.training.material import SIZES
 from training.common.measuring.in_training import EvaluationConfig
 from training.common.reporting import StopRequest
-from training.data.make_episodes import MakeEpisodesConfig, make
+from training.make_episodes import MakeEpisodesConfig, make
 from training.options import LoraConfig
 from training.sft.train import SftConfig, main, train
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = pytest.mark.ml
 PROMPT = PromptConfig(decimals=2, system="", history=0)

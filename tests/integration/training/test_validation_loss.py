@@ -25,12 +25,12 @@ from tests.unit.training.material import SIZES
 from training.common.measuring.in_training import EvaluationConfig, check_sharded
 from training.common.model.card import write_cards
 from training.data import samples
-from training.data.make_episodes import MakeEpisodesConfig, make
 from training.data.pairs.store import read_pairs
+from training.make_episodes import MakeEpisodesConfig, make
 from training.options import LoraConfig
 from training.reward.model import RewardModel, with_response
 from training.sft.train import SftConfig, train
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = [
     pytest.mark.ml,

@@ -25,7 +25,7 @@ from training.grpo.config import GenerationConfig, GrpoConfig
 from training.grpo.train import train
 from training.options import LoraConfig
 from training.rewards import RewardSpec
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = [
     pytest.mark.ml,

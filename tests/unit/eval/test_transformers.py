@@ -25,7 +25,7 @@ from eval.prompts import PastStep, PromptBuilder
 from eval.prompts.builder import Shown
 from eval.prompts.tokens import VISION_TOKENS
 from eval.prompts.wording import Style
-from training.weights.tiny import TinyConfig, build
+from training.tiny import TinyConfig, build
 
 pytestmark = pytest.mark.ml
 BUILDER = PromptBuilder(Dsl(2), system="", history=3, images=2)

@@ -16,9 +16,8 @@ from eval.desktop import Task
 from eval.episodes import Episode
 from eval.rollout.loop import RolloutLimits
 from tests.integration.rl.simulated import Endless, NoWeights, simulated_config
-from training.rl.asynchronous.collector import RolloutCollector
 from training.rl.asynchronous.messages import GroupsWithdrawn, NewWeights, RolloutBegan, RolloutEnded, RolloutOrder
-from training.rl.asynchronous.worker_process import WorkerLink
+from training.rl.asynchronous.rollouts import RolloutCollector, WorkerLink
 from training.rl.rollouts.generation import PlayedRollout
 from training.rl.sections import AsyncConfig
 

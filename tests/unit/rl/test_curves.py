@@ -20,7 +20,7 @@ from eval.run import RunConfig
 from tests.bench.rl_algorithms import ARMS, GENERATIONS
 from tests.bench.rl_curves import FORMS, FRESH, Bench, bootstrap, contrast, holm, jobs, twins
 from tests.bench.slow_login import SlowLogin
-from training.data.make_episodes import MakeEpisodesConfig, make
+from training.make_episodes import MakeEpisodesConfig, make
 from training.rl.config import RlConfig
 
 pytestmark = pytest.mark.ml

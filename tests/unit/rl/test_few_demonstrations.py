@@ -13,11 +13,11 @@ from eval.config import convert
 from eval.run import RunConfig
 from tests.bench import forked
 from tests.bench.few_demonstrations import FORMS, WAYS, Cell, Grid, complete, differences, effort, model, report, steps
-from training.data.make_episodes import MakeEpisodesConfig
 from training.data.packed.pack import PackConfig
+from training.make_episodes import MakeEpisodesConfig
 from training.rl.config import RlConfig
 from training.sft.train import SftConfig
-from training.weights.tiny import TinyConfig
+from training.tiny import TinyConfig
 
 pytestmark = pytest.mark.ml
 KINDS: dict[str, Any] = {

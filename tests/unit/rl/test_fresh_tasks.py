@@ -17,9 +17,8 @@ from eval.desktop import Task
 from eval.environments.registry import TasksConfig, redrawing, tasks_of
 from tests.unit.rl.test_task_sampler import played
 from training.rl.config import RlConfig
-from training.rl.rollouts.fresh_tasks import task_key
 from training.rl.rollouts.generation import RolloutGeneration, RolloutGroup
-from training.rl.rollouts.task_sampler import TaskSampler
+from training.rl.rollouts.task_sampler import TaskSampler, task_key
 from training.rl.sections import FreshConfig
 
 pytestmark = pytest.mark.ml

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.rl.asynchronous.worker_process import outside_torchrun
+from training.rl.asynchronous.rollouts import outside_torchrun
 from training.rl.learning.ranks import part, passes
 
 pytestmark = pytest.mark.ml

@@ -11,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 
 from eval.config import ConfigError
 from tests.unit.training import material
-from training.rl.learning.sdpo.teacher import SelfTeacher
+from training.rl.learning.sdpo.stage import SelfTeacher
 
 # peft 0.21 asks transformers by an old name
 pytestmark = [pytest.mark.ml, pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")]

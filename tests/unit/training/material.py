@@ -6,8 +6,8 @@ from pathlib import Path
 
 from eval.environments.registry import TasksConfig
 from eval.prompts import PromptConfig
-from training.data.make_episodes import MakeEpisodesConfig, make
-from training.weights.tiny import TinyConfig, build
+from training.make_episodes import MakeEpisodesConfig, make
+from training.tiny import TinyConfig, build
 
 PROMPT = PromptConfig(decimals=2, system="Answer with one action.", history=3, images=2)
 SIZES = {"hidden": 48, "heads": 2, "layers": 1, "vision_hidden": 32, "vision_layers": 1}

@@ -11,11 +11,11 @@ from eval.config import convert
 from eval.run import RunConfig
 from eval.steps import StepsConfig
 from tests.support.cases import every_case
-from training.data.make_episodes import MakeEpisodesConfig
 from training.grpo.train import GrpoConfig
+from training.make_episodes import MakeEpisodesConfig
 from training.rl.config import RlConfig
 from training.sft.train import SftConfig
-from training.weights.tiny import TinyConfig
+from training.tiny import TinyConfig
 
 ROOT = Path(__file__).parents[3] / "examples"
 CLASSES: dict[str, type] = {

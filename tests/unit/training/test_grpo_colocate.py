@@ -151,7 +151,7 @@ def test_room_is_made_for_the_longest_prompt_and_an_answer(tmp_path: Path) -> No
     from training.data.source import open_source
     from training.grpo.colocate import context_for
     from training.grpo.prompts import Prompts
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     episodes = clicks.episodes(32)
     build(TinyConfig(episodes=str(episodes), prompt=clicks.PROMPT), tmp_path / "model")

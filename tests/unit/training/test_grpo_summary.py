@@ -8,8 +8,7 @@ import random
 import pytest
 
 from training.grpo.config import GrpoConfig
-from training.grpo.results import summary
-from training.grpo.tally import RewardTally
+from training.grpo.results import RewardTally, summary
 from training.rewards import Reward, RewardSpec, load
 
 CONFIG = GrpoConfig(model=".", data=".", rewards=[RewardSpec(name="format")], steps=1)

@@ -15,7 +15,7 @@ from eval.config import ResumeError, exit_code
 from tests.support.cases import every_case
 from training.common import identity
 from training.common.identity import Identity, check, load, save
-from training.data import chat_tables
+from training.data import chat
 
 
 @pytest.fixture(autouse=True)
@@ -225,10 +225,10 @@ def test_a_data_set_of_a_hub_is_its_commit(tmp_path: Path, monkeypatch: pytest.M
     folders(tmp_path)
     config = {"model": str(tmp_path / "model"), "data": [{"path": "hf://datasets/owner/name", "split": "train"}]}
     assert "data" not in identity.identity(config)  # nobody read it
-    monkeypatch.setitem(chat_tables.COMMITS, "hf://datasets/owner/name", "1" * 40)
+    monkeypatch.setitem(chat.COMMITS, "hf://datasets/owner/name", "1" * 40)
     resume = checkpoint(tmp_path, config)
     assert again(config, resume) == []
-    monkeypatch.setitem(chat_tables.COMMITS, "hf://datasets/owner/name", "2" * 40)
+    monkeypatch.setitem(chat.COMMITS, "hf://datasets/owner/name", "2" * 40)
     with pytest.raises(ResumeError, match="made with other content: data: its files;"):
         again(config, resume)
 

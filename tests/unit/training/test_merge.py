@@ -12,9 +12,9 @@ import pytest
 from eval.config import ConfigError, convert
 from tests.unit.training.material import PROMPT, episodes, model
 from training.common.model.card import weights_digest
-from training.weights.export import ExportConfig, export
-from training.weights.folder import NEEDED
-from training.weights.merge import MergeConfig, main, merge
+from training.common.model.folder import NEEDED
+from training.export import ExportConfig, export
+from training.merge import MergeConfig, main, merge
 
 pytestmark = [
     pytest.mark.ml,
@@ -69,8 +69,8 @@ def test_merged_weights_answer_as_base_and_adapter_did(material: tuple[Path, Pat
 
 def test_the_adapter_changes_what_the_base_says(material: tuple[Path, Path, Path]) -> None:
     from training.common.model import comparison
+    from training.common.model.folder import load_base
     from training.common.model.loading import with_adapter
-    from training.weights.folder import load_base
 
     loaded, processor = load_base(str(material[0]), None)
     inputs = comparison.probes(processor, str(material[2]), PROMPT, 2)
@@ -96,7 +96,7 @@ def test_a_difference_above_the_tolerance_writes_nothing(material: tuple[Path, P
 def test_an_adapter_of_another_base_is_refused(
     material: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     build(TinyConfig(hidden=64, heads=2, layers=1, vision_hidden=32, vision_layers=1), tmp_path / "other")
     (tmp_path / "config.json").write_text(

@@ -153,7 +153,7 @@ def test_the_model_gets_the_same_tokens_and_pixel_values(shown: dict[str, Path],
     import torch
     from transformers import AutoProcessor
 
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     build(TinyConfig(hidden=48, heads=2, layers=1, vision_hidden=32, vision_layers=1), tmp_path / "model")
     processor = AutoProcessor.from_pretrained(tmp_path / "model")
@@ -183,7 +183,7 @@ def test_turns_of_the_history_are_not_learnt_a_second_time(tmp_path: Path) -> No
     from training.common.model.loading import load_model
     from training.sft.collate import Collator
     from training.sft.train import SftConfig
-    from training.weights.tiny import TinyConfig, build
+    from training.tiny import TinyConfig, build
 
     build(TinyConfig(hidden=48, heads=2, layers=1, vision_hidden=32, vision_layers=1), tmp_path / "model")
     module, options = WORLDS["login"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.refusing import refused
-from training.reward.evaluation import calibration
-from training.reward.train import main
+from training.reward.train import calibration, main
 
 
 def logit(p: float) -> float:

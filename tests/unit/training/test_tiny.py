@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval.config import ConfigError
-from training.weights.tiny import SPECIAL, TinyConfig, action_texts, build, main, tokenizer
+from training.tiny import SPECIAL, TinyConfig, action_texts, build, main, tokenizer
 
 pytestmark = pytest.mark.ml
 SIZES: dict[str, Any] = {"hidden": 48, "heads": 2, "layers": 1, "vision_hidden": 32, "vision_layers": 1}

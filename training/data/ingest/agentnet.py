@@ -25,7 +25,7 @@ from eval.config import ConfigError
 from eval.episodes import Episode, Step, frame_name
 from training.data.faults import BadSample
 from training.data.ingest import cot
-from training.data.ingest.config import AgentNetConfig
+from training.data.ingest.registry import AgentNetConfig
 from training.data.ingest.source import folder_name, inside, lines, picture
 from training.data.ingest.tally import Lost, Tally, shorten
 

@@ -8,7 +8,7 @@ import msgspec
 
 from eval.actions import ParseError
 from eval.actions.dialects.pyautogui import PyAutoGui
-from training.data.ingest.config import Cot
+from training.data.ingest.registry import Cot
 from training.data.ingest.tally import Lost
 
 SECTIONS: Final = ("observation", "thought", "action", "code")

@@ -22,7 +22,7 @@ from eval.config import ConfigError
 from eval.episodes import MARKER, READ_VERSIONS, STEPS, Episode, EpisodeError, is_complete, read_episode
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample
-from training.data.ingest.config import EpisodesConfig
+from training.data.ingest.registry import EpisodesConfig
 from training.data.ingest.source import inside, lines, picture
 from training.data.ingest.tally import Lost, Tally
 

@@ -25,8 +25,8 @@ from eval.actions.geometry import Screen
 from eval.config import ConfigError
 from eval.episodes import Episode, Step, frame_name
 from training.data.faults import BadSample
-from training.data.ingest.config import OsworldConfig
 from training.data.ingest.osworld_actions import Cursor, one_action
+from training.data.ingest.registry import OsworldConfig
 from training.data.ingest.source import folder_name, inside, lines, picture
 from training.data.ingest.tally import Lost, Tally, shorten
 

@@ -17,8 +17,7 @@ from eval.config import help as config_help
 from eval.config.progress import progress
 from eval.episodes import Episode, is_complete, write_episode
 from training.data.faults import BadSample
-from training.data.ingest.config import EpisodesConfig, IngestConfig
-from training.data.ingest.registry import importer
+from training.data.ingest.registry import EpisodesConfig, IngestConfig, importer
 from training.data.ingest.source import folder_name
 from training.data.ingest.tally import Tally
 

@@ -16,9 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from eval import config as configuration
-from training.data.inspection.contents import Card, duplicate_lines, findings, name_of, read_card, share
+from training.data.inspection.contents import (
+    Card,
+    Stats,
+    duplicate_lines,
+    findings,
+    name_of,
+    quantiles,
+    read_card,
+    share,
+)
 from training.data.inspection.overlap import Shared
-from training.data.inspection.stats import Stats, quantiles
 
 SHOWN: Final = 6  # maximal rows of a list
 BAR: Final = 24  # characters

@@ -14,9 +14,9 @@ from eval.desktop import BadFrame
 from eval.episodes import Episode, EpisodeError, read_episode
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample, Faults
-from training.data.packed.images import PackedImages
 from training.data.packed.pack import find, frames
 from training.data.packed.store import INDEX, from_row, is_dataset, parts, read_manifest, verify
+from training.data.packed.stream import PackedImages
 from training.data.similar_images import dhash
 
 if TYPE_CHECKING:

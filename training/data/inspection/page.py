@@ -9,9 +9,20 @@ from typing import Final
 
 from eval.actions import Action, Unrepresentable
 from eval.actions.dialects.dsl import Dsl
-from training.data.inspection.contents import CLUSTERS, Card, duplicate_lines, findings, name_of, share
+from training.data.inspection.contents import (
+    ACROSS,
+    CLUSTERS,
+    DOWN,
+    Card,
+    Stats,
+    bins,
+    duplicate_lines,
+    findings,
+    name_of,
+    quantiles,
+    share,
+)
 from training.data.inspection.overlap import MEANING, StepPosition
-from training.data.inspection.stats import ACROSS, DOWN, Stats, bins, quantiles
 from training.data.inspection.thumbnails import thumbnail
 
 PICTURES: Final = 6  # images shown per cluster

@@ -12,7 +12,7 @@ from eval.config import ConfigError
 from eval.prompts import PromptConfig
 from tests.data.chats.rows import rows
 from tests.unit.training.data.test_chat_forms import pictures
-from training.data.chat_tables import COMMITS
+from training.data.chat import COMMITS
 from training.data.faults import Faults
 from training.data.source import open_source
 

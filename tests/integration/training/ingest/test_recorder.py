@@ -17,7 +17,7 @@ import pytest
 from eval.episodes import read_episode
 from tests.support.needs import need_library
 from tests.unit.training.ingest.material import report
-from training.data.ingest.config import OpenAdaptConfig
+from training.data.ingest.registry import OpenAdaptConfig
 from training.data.ingest.run import ingest
 
 need_library("xcb", "libxcb.so.1")  # the recorder loads it

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from eval.episodes import iter_episodes
 from tests.unit.training.data.material import episode, png, write_folders, write_packed
 from training.data.inspection.card import as_json, as_text, main, read_card
+from training.data.inspection.contents import bins, quantiles
 from training.data.inspection.page import page
-from training.data.inspection.stats import bins, quantiles
 from training.data.packed.pack import PackConfig, SplitConfig, pack
 
 EVIL = '<script>alert("x")</script><img src=http://evil.example>'

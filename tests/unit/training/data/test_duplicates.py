@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.data.inspection.duplicates import clusters
+from training.data.inspection.contents import clusters
 from training.data.similar_images import DISTANCE
 
 

@@ -12,8 +12,7 @@ from eval.config import ConfigError
 from eval.episodes import Step
 from eval.prompts import PromptConfig
 from tests.unit.training.data.material import Made, episode, write_folders, write_packed
-from training.data.grounding import named_element
-from training.data.source import SourceConfig, open_source
+from training.data.source import SourceConfig, named_element, open_source
 
 pytestmark = pytest.mark.ml
 CLICK = Action(ActionType.CLICK, x=0.25, y=0.5)

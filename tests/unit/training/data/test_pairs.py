@@ -379,7 +379,7 @@ def test_spoilt_answers_are_wrong_and_right_ones_are_anywhere_in_the_box(tmp_pat
 
 def test_marks_are_followed(tmp_path: Path) -> None:
     from eval.environments.registry import TasksConfig
-    from training.data.make_episodes import MakeEpisodesConfig, make
+    from training.make_episodes import MakeEpisodesConfig, make
 
     options = {"split": "train", "distractors": 2}
     prompt = PromptConfig(marks=True, system="")

@@ -20,9 +20,9 @@ from tests.unit.training.data.material import episode, png, write_packed
 from tests.unit.training.material import PROMPT
 from training.data import samples
 from training.data.faults import BadSample, Faults
-from training.data.packed.images import PackedImages
 from training.data.packed.pack import PackConfig, pack
 from training.data.packed.store import read_manifest
+from training.data.packed.stream import PackedImages
 from training.data.samples import Sample, open_images
 from training.data.similar_images import dhash
 from training.data.source import SourceConfig, open_source

@@ -29,10 +29,10 @@ from eval.actions.geometry import Screen
 from eval.config import ConfigError
 from eval.episodes import Episode, Step, frame_name
 from training.data.faults import BadSample
-from training.data.ingest.config import OpenAdaptConfig
 from training.data.ingest.openadapt.database import Capture, connect, read, screenshots
 from training.data.ingest.openadapt.events import Derived, Rules, derive
 from training.data.ingest.openadapt.video import FrameSource, StoredFrames, Video, distinct
+from training.data.ingest.registry import OpenAdaptConfig
 from training.data.ingest.source import folder_name, normalised
 from training.data.ingest.tally import Lost, Tally
 
