@@ -1,4 +1,4 @@
-"""Evaluates a reward model on held-out pairs: accuracy, margins, calibration."""
+"""Evaluates a reward model on held-out pairs or episodes: accuracy, calibration, margins, how it orders episodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any, Final
 from eval.scores.stats import Estimate, by_cluster, ratio, wilson
 from eval.scores.summary import MetricRow, row
 from training.data.pairs.store import Pair, Pairs
+from training.reward.episodes import JudgedEpisode
 from training.reward.model import RewardModel, with_response
+from training.reward.raters import agreement, bootstrapped, rank_correlation, ranks, rater_agreement
 
 BINS: Final = 10
 
@@ -82,8 +84,56 @@ def rows(pairs: Sequence[Pair], found: Sequence[float], *, split: str, seed: int
     return [row(name, estimate, **told, seed=seed, agent="reward", steps=[step]) for name, estimate in estimates]
 
 
-def reliability(margins: Sequence[float], path: Path) -> None:
-    """Draws confidence against the rate of being right, with Wilson intervals, and how many pairs each bin holds."""
+def roc_area(rows: Sequence[tuple[float, float]]) -> float | None:
+    """Of (score, solved, 0 or 1): the share of all couples of a solved episode and another in which the solved one has
+    the higher score, a tie counting half: the area under the ROC curve (J. Hanley and B. McNeil, 1982). None where all
+    ended alike."""
+    solved = sum(outcome for _, outcome in rows)
+    failed = len(rows) - solved
+    if not solved or not failed:
+        return None
+    places = ranks([score for score, _ in rows])
+    high = math.fsum(place for place, (_, outcome) in zip(places, rows, strict=True) if outcome)
+    return (high - solved * (solved + 1) / 2) / (solved * failed)
+
+
+def episode_rows(
+    episodes: Sequence[JudgedEpisode], scores: Sequence[float], *, split: str, seed: int, step: int
+) -> list[MetricRow]:
+    """Rows for summary.json, with intervals by task: accuracy of the more likely outcome, and `commonest`, that of
+    always saying the one that is more common; auc; calibration_error of the probabilities; `agreement` with the outcome
+    of two episodes of one task; with ratings, that of two raters and the rank correlation."""
+    right = [(each.task_id, float((score > 0) == each.solved)) for each, score in zip(episodes, scores, strict=True)]
+    solved = sum(each.solved for each in episodes) * 2 >= len(episodes)
+    ranked = [(each.task_id, score, float(each.solved)) for each, score in zip(episodes, scores, strict=True)]
+    given = {((each.task_id, 0), each.name): each.given for each in episodes}
+    rewards = dict(zip(given, scores, strict=True))
+    error = calibration(outcome_margins(episodes, scores))[1]
+    estimates = [
+        ("accuracy", by_cluster(right)),
+        ("commonest", by_cluster([(each.task_id, float(each.solved == solved)) for each in episodes])),
+        ("auc", bootstrapped(ranked, roc_area, f"auc {seed}")),
+        ("calibration_error", Estimate(error, error, error, len(episodes))),
+        ("agreement", agreement(rewards, given)),
+    ]
+    if any(each.ratings for each in episodes):
+        means = [
+            (each.task_id, score, math.fsum(each.ratings.values()) / len(each.ratings))
+            for each, score in zip(episodes, scores, strict=True)
+        ]
+        estimates += [("rater_agreement", rater_agreement(given)), ("rank_correlation", rank_correlation(means, seed))]
+    told: dict[str, Any] = {"benchmark": "judged episodes", "version": "1", "split": split, "infra": 0}
+    return [row(name, estimate, **told, seed=seed, agent="reward", steps=[step]) for name, estimate in estimates]
+
+
+def outcome_margins(episodes: Sequence[JudgedEpisode], scores: Sequence[float]) -> list[float]:
+    """Each score as a margin: above 0 where the model holds the outcome that came for the likelier one."""
+    return [score if each.solved else -score for each, score in zip(episodes, scores, strict=True)]
+
+
+def reliability(margins: Sequence[float], path: Path, what: str = "pairs") -> None:
+    """Draws confidence against the rate of being right, with Wilson intervals, and how many pairs each bin holds.
+    `what` they are."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -99,8 +149,8 @@ def reliability(margins: Sequence[float], path: Path) -> None:
         [bucket.right.high - bucket.right.value for bucket in bins],
     ]
     top.errorbar(x, y, yerr=whiskers, fmt="o", color="tab:blue", capsize=3, label="observed, 95 % interval")
-    top.set(ylabel="share of pairs ranked right", ylim=(-0.03, 1.03), xlim=(0.48, 1.02))
-    top.set_title(f"{len(margins)} held-out pairs, expected calibration error {error:.3f}", fontsize=10)
+    top.set(ylabel=f"share of {what} judged right", ylim=(-0.03, 1.03), xlim=(0.48, 1.02))
+    top.set_title(f"{len(margins)} held-out {what}, expected calibration error {error:.3f}", fontsize=10)
     top.legend(loc="lower right", fontsize=8)
     bottom.bar(
         [bucket.low for bucket in bins],
@@ -109,7 +159,7 @@ def reliability(margins: Sequence[float], path: Path) -> None:
         align="edge",
         edgecolor="w",
     )
-    bottom.set(xlabel="confidence: sigmoid(|reward margin|)", ylabel="pairs")
+    bottom.set(xlabel="confidence: sigmoid(|reward margin|)", ylabel=what)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}")
     figure.savefig(temporary, format="png")
