@@ -64,7 +64,8 @@ _CI_ONLY: Final = {
     "tests/integration/training": """test_colocate.py test_data_scale.py test_data_stream.py test_demonstrations.py
         test_dpo.py test_export_vllm.py test_grpo.py test_grpo_two_processes.py test_learning_dpo.py
         test_learning_grpo.py test_learning_reward.py test_learning_sft.py test_memory.py test_preference_processes.py
-        test_reward.py test_seeds.py test_two_processes.py test_validation_loss.py test_vllm.py""",
+        test_reward.py test_reward_episodes.py test_seeds.py test_two_processes.py test_validation_loss.py
+        test_vllm.py""",
 }
 CI_ONLY: Final = tuple(f"{folder}/{name}" for folder, names in _CI_ONLY.items() for name in names.split())
 UNIT: Final = ("tests/unit", "tests/contract", "tests/smoke")

@@ -49,7 +49,7 @@ OPENCUA: Final = "model: OpenCUA is for evaluation only here: its position encod
 # what is kept. All other fields change the computation.
 FREE: Final = frozenset(
     (
-        *("model", "adapter", "data", "episodes", "pairs", "held_out", "prompts", "evaluation"),
+        *("model", "adapter", "data", "episodes", "pairs", "held_out", "prompts", "evaluation", "reward_model"),
         *("log_every", "save_every", "keep_checkpoints", "predictions", "max_new_tokens"),
         *("report_to", "run_name", "workers", "sample_every", "answer_every", "answers", "cache_mb", "collapse"),
     )

@@ -27,6 +27,7 @@ class Batcher:
 
     def __init__(self, agent: Agent, limit: int, linger: float | None = LINGER) -> None:
         self.agent = agent
+        self.streams = isinstance(agent, StreamingAgent)  # asked once: of a protocol it is slow
         self.linger = linger
         self.limit = limit if linger is None else min(limit, getattr(agent, "batch_size", limit))
         self.open = 0  # episodes that may ask
@@ -89,7 +90,8 @@ class Batcher:
     async def _call(self, batch: list[tuple[Observation, History, asyncio.Future[Decision]]]) -> None:
         observations, histories = [item[0] for item in batch], [item[1] for item in batch]
         try:
-            if isinstance(self.agent, StreamingAgent):
+            if self.streams:
+                assert isinstance(self.agent, StreamingAgent)
                 async for number, decision in self.agent.each(observations, histories):
                     if not (answer := batch[number][2]).done():
                         answer.set_result(decision)

@@ -38,7 +38,13 @@ ASKED: Final = (
 )
 SHA256: Final = 64  # hexadecimal digits; the hub names a large file by it, and a small one by git's
 TASKS: Final = "tasks"
-FURTHER: Final = ("rewards ", "prompt.demonstration", "deepspeed")  # parts that older checkpoints do not have
+FURTHER: Final = (
+    "rewards ",
+    "prompt.demonstration",
+    "deepspeed",
+    "reward_model",
+    "episodes.ratings",
+)  # parts that older checkpoints do not have
 ANYWAY: ContextVar[bool] = ContextVar("resume_anyway", default=False)  # --resume-anyway
 
 
@@ -96,9 +102,13 @@ def identity(config: Any, known: Identity | None = None) -> Identity:
 
 
 def _further(plain: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
-    """(part, place) of what else a training learns from: files of rewards, demonstrations, DeepSpeed's settings."""
+    """(part, place) of what else a training learns from: files of rewards, a judge, demonstrations, DeepSpeed's
+    settings."""
     shown = ((plain.get("prompt") or {}).get("demonstration") or {}).get("folder")
-    named = [("prompt.demonstration", shown), ("deepspeed", plain.get("deepspeed"))]
+    named = [(name, plain.get(name)) for name in ("deepspeed", "reward_model")]
+    named.append(("prompt.demonstration", shown))
+    if isinstance(judged := plain.get("episodes"), Mapping):
+        named.append(("episodes.ratings", judged.get("ratings")))
     for number, reward in enumerate(plain.get("rewards") or ()):
         named += [(f"rewards {number} {name}", value) for name, value in (reward.get("args") or {}).items()]
     for name, value in named:
@@ -124,7 +134,7 @@ def _specs(value: Any) -> list[Any]:
 def _without_place(spec: Any) -> str:
     if not isinstance(spec, Mapping):
         return ""
-    return json.dumps({name: value for name, value in spec.items() if name != "path"}, sort_keys=True)
+    return json.dumps({name: value for name, value in spec.items() if name not in ("path", "ratings")}, sort_keys=True)
 
 
 def _folder(value: Any) -> Path | None:

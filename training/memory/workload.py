@@ -83,7 +83,8 @@ def describe(config: TrainerConfig, method: str, shape: Shape, gpus: int) -> Mem
     images, text, answer = _texts(config, shape)
     image_tokens = images * (patches // model.merge**2)
     tokens = image_tokens + text + answer
-    sequences = config.batch_size * (2 if method in ("dpo", "reward") else 1)
+    paired = method == "dpo" or (method == "reward" and getattr(config, "pairs", None) is not None)
+    sequences = config.batch_size * (2 if paired else 1)
     training = how(config, method, gpus)
     batch = Batch(
         sequences,
@@ -205,6 +206,7 @@ def _lora(config: TrainerConfig) -> Lora | None:
 def _screen(config: TrainerConfig) -> tuple[int, int] | None:
     """The largest screen of the first episodes, if the data is a folder of episodes."""
     data = getattr(config, "data", None) or getattr(config, "episodes", None)
+    data = getattr(data, "path", data)  # of a section
     if not isinstance(data, str) or not Path(data).is_dir():
         return None
     screens: list[tuple[int, int]] = []
@@ -223,7 +225,7 @@ def _texts(config: TrainerConfig, shape: Shape) -> tuple[int, int, int]:
     Counts: instructions at 3 characters a token, 32 tokens an action of the history, 128 for goal and frame. Of a chat
     the last prompt of the longest episode, whose answers are as long as this one.
     """
-    prompt = getattr(config, "prompt", None)
+    prompt = getattr(config, "prompt", None) or getattr(getattr(config, "episodes", None), "prompt", None)
     thinks = prompt is not None and prompt.thought
     images, text, answer = 1, 512, getattr(config, "max_completion", 256 if thinks else 64)
     if prompt is not None:
@@ -262,14 +264,12 @@ def _copies(config: TrainerConfig, method: str) -> int:
 
 
 def _reward_models(config: TrainerConfig) -> float:
-    """Bytes of the weights of GRPO's learned rewards, as RewardModel.load makes them: in float32, whatever the files
-    have."""
-    found = 0.0
-    for spec in getattr(config, "rewards", []):
-        path = spec.args.get("path") if spec.name == "reward_model" else None
-        if isinstance(path, str):
-            found += 4.0 * sum(_numbers(file) for file in Path(path).glob("*.safetensors"))
-    return found
+    """Bytes of the weights of GRPO's learned rewards and of rl's judge, as RewardModel.load makes them: in float32,
+    whatever the files have."""
+    paths = [spec.args.get("path") for spec in getattr(config, "rewards", []) if spec.name == "reward_model"]
+    paths.append(getattr(config, "reward_model", None))
+    files = (file for path in paths if isinstance(path, str) for file in Path(path).glob("*.safetensors"))
+    return 4.0 * sum(map(_numbers, files))
 
 
 def _numbers(file: Path) -> int:

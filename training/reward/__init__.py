@@ -1,1 +1,1 @@
-"""Reward models from preference pairs: `python -m training.reward`."""
+"""Reward models of answers, from preference pairs, and of whole episodes: `python -m training.reward`."""

@@ -4,7 +4,8 @@ The ratings are those that pairs are made of (`training.data.pairs.human`), with
 results/summary.json, with intervals by episode: `agreement`, the share of two answers to one step, rated differently,
 that the model orders as the raters do; `rater_agreement`, the same of one rater by another, which no model need exceed;
 `rank_correlation`, Spearman's over all answers. A model learns differences within a prompt only: where steps are of
-unlike worth the agreement tells more.
+unlike worth the agreement tells more. Of a model of whole episodes the ratings are of episodes, those of one task are
+compared, and intervals are by task.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from eval.scores.summary import row, table, write_summary
 from training.data.faults import BadSample, Faults
 from training.data.pairs.human import Place, step_of
 from training.data.pairs.human import ratings as read_ratings
+from training.reward.model import read_about
 
 DRAWS: Final = 2000  # of the bootstrap
 Ratings = Mapping[tuple[Place, str], Mapping[str, float]]  # of an answer: rater -> number
@@ -36,9 +38,10 @@ Ratings = Mapping[tuple[Place, str], Mapping[str, float]]  # of an answer: rater
 class RatersConfig(Config, frozen=True, kw_only=True):
     """
     model       a folder that training.reward wrote
-    ratings     a .csv, .jsonl or .json file with a number for each answer
+    ratings     a .csv, .jsonl or .json file with a number for each answer; with a model of whole episodes, for each of
+                them, and two of one task are compared
     episodes    the folder with the episodes that it names
-    prompt      the same section as that of the pairs
+    prompt      the same section as that of the pairs; a model of whole episodes brings its own
     batch_size  answers per forward pass
     seed        of the interval's draws
     """
@@ -75,16 +78,26 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 def rank_correlation(rows: Sequence[tuple[str, float, float]], seed: int) -> Estimate | None:
     """Of (episode, reward, rating), with a 95 % interval of a bootstrap over episodes."""
-    value = spearman([reward for _, reward, _ in rows], [rating for _, _, rating in rows])
+    return bootstrapped(rows, lambda drawn: spearman(*zip(*drawn, strict=True)), f"rank correlation {seed}")
+
+
+def bootstrapped(
+    rows: Sequence[tuple[str, float, float]],
+    figure: Callable[[Sequence[tuple[float, float]]], float | None],
+    seed: str,
+) -> Estimate | None:
+    """The figure of (cluster, one number, another), with a 95 % interval of a bootstrap over clusters; None where it
+    has no value."""
+    value = figure([(one, other) for _, one, other in rows])
     if value is None:
         return None
     groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for episode, reward, rating in rows:
-        groups[episode].append((reward, rating))
-    names, draw, found = sorted(groups), random.Random(f"rank correlation {seed}"), []
+    for cluster, one, other in rows:
+        groups[cluster].append((one, other))
+    names, draw, found = sorted(groups), random.Random(seed), []
     for _ in range(DRAWS):
         drawn = [each for name in draw.choices(names, k=len(names)) for each in groups[name]]
-        if (again := spearman(*zip(*drawn, strict=True))) is not None:
+        if (again := figure(drawn)) is not None:
             found.append(again)
     found.sort()
     low, high = found[int(0.025 * len(found))], found[min(len(found) - 1, int(0.975 * len(found)))]
@@ -123,6 +136,36 @@ def _couples(given: Ratings) -> list[tuple[Place, tuple[Place, str], tuple[Place
 
 def compare(config: RatersConfig, out: Path) -> list[Any]:
     """The rows of summary.json, which it writes. Raises ConfigError."""
+    rewards, given = _of_episodes(config) if "prompt" in read_about(Path(config.model)) else _of_answers(config)
+    means = [(place[0], rewards[place, text], math.fsum(by.values()) / len(by)) for (place, text), by in given.items()]
+    told: dict[str, Any] = {"benchmark": "raters", "version": "1", "split": "all", "infra": 0, "seed": config.seed}
+    rows = [
+        row(name, estimate, **told, agent="reward")
+        for name, estimate in (
+            ("agreement", agreement(rewards, given)),
+            ("rater_agreement", rater_agreement(given)),
+            ("rank_correlation", rank_correlation(means, config.seed)),
+        )
+    ]
+    write_summary(out / "summary.json", rows)
+    return rows
+
+
+def _of_episodes(config: RatersConfig) -> tuple[dict[tuple[Place, str], float], Ratings]:
+    """(score of each rated episode, its ratings). Episodes are compared within a task. Raises ConfigError."""
+    from training.reward.episodes import EpisodeJudge, EpisodesConfig, judge_prompt, judged, scores
+
+    judge = EpisodeJudge.load(config.model, batch_size=config.batch_size)
+    chosen = EpisodesConfig(path=config.episodes, prompt=judge_prompt(config.model), ratings=config.ratings)
+    episodes = [each for _, each in judged(Path(config.episodes), chosen, Faults("fail"))]
+    if not episodes:
+        raise ConfigError(f"ratings: {config.ratings} names no episode of {config.episodes}")
+    given = {((each.task_id, 0), each.name): each.ratings for each in episodes}
+    return dict(zip(given, scores(judge.model, episodes), strict=True)), given
+
+
+def _of_answers(config: RatersConfig) -> tuple[dict[tuple[Place, str], float], Ratings]:
+    """(reward of each rated answer, its ratings). Raises ConfigError."""
     from training.reward.model import RewardModel, with_response
 
     faults = Faults("fail")
@@ -142,19 +185,7 @@ def compare(config: RatersConfig, out: Path) -> list[Any]:
         messages, images = builder.layout(at.goal, past, at.image, at.step.marks, shown)
         chats.append(with_response(messages, response))
         pictures.append(images)
-    rewards = dict(zip(given, model.score(chats, pictures), strict=True))
-    means = [(place[0], rewards[place, text], math.fsum(by.values()) / len(by)) for (place, text), by in given.items()]
-    told: dict[str, Any] = {"benchmark": "raters", "version": "1", "split": "all", "infra": 0, "seed": config.seed}
-    rows = [
-        row(name, estimate, **told, agent="reward")
-        for name, estimate in (
-            ("agreement", agreement(rewards, given)),
-            ("rater_agreement", rater_agreement(given)),
-            ("rank_correlation", rank_correlation(means, config.seed)),
-        )
-    ]
-    write_summary(out / "summary.json", rows)
-    return rows
+    return dict(zip(given, model.score(chats, pictures), strict=True)), given
 
 
 def main(argv: Sequence[str] | None = None) -> int:

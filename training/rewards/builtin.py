@@ -196,6 +196,12 @@ class RewardModelScore(Builtin, frozen=True):
     def check(self) -> None:
         if not Path(self.path).is_dir():
             raise ConfigError(f"there is no folder {self.path}")
+        from training.reward.model import ABOUT, read_about
+
+        if (Path(self.path) / ABOUT).is_file() and "prompt" in read_about(Path(self.path)):
+            raise ConfigError(
+                f"path: {self.path} judges whole episodes, not answers; training.rl takes it: reward_model"
+            )
 
     def __call__(self, attempts: Sequence[SampledAnswer]) -> list[float]:
         chats: list[list[Message]] = []

@@ -14,6 +14,7 @@ from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
+from training.reward.episodes import judge_prompt
 from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig, check_trl
 from training.rl.vllm_config import visible
 from training.trl_arguments import UNREAD_BY_RL
@@ -56,7 +57,10 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           group_size always
     turn_slack            with the curriculum: a rollout may take so many times the turns of its task's longest success,
                           and never more than limits say. None: as limits say
-    reward                what a rollout returns: score, the environment's judgement from 0 to 1, or success, 0 or 1
+    reward                what a rollout returns: score, the environment's judgement from 0 to 1; success, 0 or 1; or
+                          model, the probability of success that reward_model gives. Successes that are counted and
+                          kept are the environment's in any case
+    reward_model          with reward: model: a folder that training.reward wrote with `episodes`
     batching              when the model is asked. ready: as soon as it is free and some desktops wait, so that no
                           desktop waits for the slowest. together: when all wait, which gives the same bits on any
                           machine; needs as many desktops as a generation has rollouts
@@ -138,7 +142,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     group_size: Annotated[int, msgspec.Meta(ge=2)] = 8
     most_rollouts: Positive | None = None
     turn_slack: Annotated[float, msgspec.Meta(ge=1)] | None = None
-    reward: Literal["score", "success"] = "score"
+    reward: Literal["score", "success", "model"] = "score"
+    reward_model: str | None = None
     turn_cost: NotNegative = 0.0
     length_buffer: Annotated[int, msgspec.Meta(ge=0)] | None = None
     cut_cost: NotNegative = 0.0
@@ -273,6 +278,12 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             raise ConfigError(
                 f"length_buffer: {self.length_buffer} is longer than max_completion, {self.max_completion}"
             )
+        if (self.reward_model is None) != (self.reward != "model"):
+            raise ConfigError(
+                "reward_model: goes with reward: model, and that with a reward_model; give both or neither"
+            )
+        if self.reward_model is not None:
+            judge_prompt(self.reward_model)
         self._check_curriculum()
         if self.most_groups is not None and self.most_groups <= self.tasks_per_generation:
             raise ConfigError(

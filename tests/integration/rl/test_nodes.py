@@ -22,13 +22,12 @@ from tests.integration.rl.conftest import rl_config
 from tests.integration.rl.test_asynchronous import agree
 from tests.integration.rl.test_ranks import (
     BESIDE,
+    CLOSE,
     alone,
-    assert_same_training,
     children,
     environment,
     left,
     there,
-    told,
 )
 from tests.integration.rl.test_training import newest, same, written
 from tests.integration.rl.worlds import LEDGER
@@ -36,10 +35,14 @@ from tests.support.needs import need_root
 from tests.support.waiting import until
 from training.rl.config import RlConfig
 
-pytestmark = [pytest.mark.ml, pytest.mark.nightly, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.ml, pytest.mark.nightly, pytest.mark.timeout(5400)]
 ADDRESSES = "10.213.7.1", "10.213.7.2"
 STEPS = 6  # so that each of two kills finds one to come
 PORT = 29577  # each namespace has all ports to itself
+START, END = (
+    1200,
+    600,
+)  # seconds on a busy machine, where either takes 30 s when it is quiet; gloo itself waits for 7200
 
 
 def ip(*words: str) -> None:
@@ -92,8 +95,14 @@ def training(
 def ended(started: Sequence[subprocess.Popen[bytes]], out: Path) -> None:
     for process in started:
         process.terminate()  # torchrun ends its own
-        process.wait(60)
+        process.wait(END)
     until(lambda: not left(out))
+
+
+def figures(out: Path, name: str) -> dict[int, float]:
+    """By step. A step that was killed between its figures and its checkpoint is trained, and told, again."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line["value"] for line in lines if line["name"] == f"train/{name}"}
 
 
 def test_two_nodes_in_shards_train_and_go_on_after_one_was_killed(
@@ -108,13 +117,13 @@ def test_two_nodes_in_shards_train_and_go_on_after_one_was_killed(
         whole = newest(out)
         done = 0 if whole is None else int(whole.name.partition("-")[2])
         with training(nodes, config, out, ledger, whole) as started:
-            until(partial(there, out / "checkpoints" / f"checkpoint-{done + 1}"), (out / "node-0.log").read_text, 900)
+            until(partial(there, out / "checkpoints" / f"checkpoint-{done + 1}"), (out / "node-0.log").read_text, START)
             (process,) = children(started[killed].pid)
             os.kill(process, signal.SIGKILL)
-            assert all(each.wait(120) != 0 for each in started)
+            assert all(each.wait(END) != 0 for each in started)
             until(lambda: not left(out))
     with training(nodes, config, out, ledger, newest(out)) as started:
-        assert [each.wait(900) for each in started] == [0, 0], (out / "node-0.log").read_text()[-3000:]
+        assert [each.wait(START) for each in started] == [0, 0], (out / "node-0.log").read_text()[-3000:]
     assert (out / ".done").exists()
     agree(out, ledger, STEPS)
     gate = json.loads((out / "results" / "gate.json").read_text())
@@ -122,5 +131,6 @@ def test_two_nodes_in_shards_train_and_go_on_after_one_was_killed(
     assert not same(out / "model", start)
     one = alone(rl_config(start, **BESIDE, steps=STEPS), tmp_path / "one")
     # one generation's rollouts are those of the start; the next ones depend on when the worker got its weights
-    assert_same_training(out, one, steps=1)
-    assert len(told(out, "loss")) == len(told(one, "loss"))
+    for name in ("loss", "grad_norm", "reward", "turns"):
+        assert figures(out, name)[1] == pytest.approx(figures(one, name)[1], rel=CLOSE, abs=CLOSE), name
+    assert sorted(figures(out, "loss")) == sorted(figures(one, "loss")) == list(range(1, STEPS + 1))

@@ -12,9 +12,11 @@ from eval.agents.base import Decision, History
 from eval.desktop import Desktop, InfraError, Observation, Task
 from eval.environments.login import LoginOptions
 from eval.environments.registry import TasksConfig
+from eval.prompts import PastStep
 from eval.rollout.loop import RolloutLimits
 from tests.integration.rl.worlds import STEPS, Faulty, RightSide, Sides, Slow
 from training.rl.config import RlConfig
+from training.rl.rollouts import play
 from training.rl.rollouts.curriculum import TaskEffort
 from training.rl.rollouts.generation import RolloutGeneration
 from training.rl.rollouts.play import PolicyFailed, RolloutsStopped, generate
@@ -244,6 +246,30 @@ def test_long_answers_cost() -> None:
 
     assert rewards(costly) == [each - 0.5 for each in rewards(free)]
     assert rewards(begun) == rewards(free)
+
+
+def test_a_judge_of_whole_episodes_gives_the_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sees the goal, all three steps with their screens, and the screen after the last one; who succeeded is still
+    the environment's word."""
+    seen: list[tuple[str, int, tuple[int, int]]] = []
+
+    class Judge:
+        def probability(self, asked: tuple[str, Sequence[PastStep], Any]) -> float:
+            goal, past, last = asked
+            assert all(step.image is not None for step in past)
+            seen.append((goal, len(past), last.size))
+            return 0.25 if past[0].action is not None and past[0].action.x == 0.9 else 0.75
+
+    monkeypatch.setattr(play, "load_judge", lambda _: Judge())
+    made = generate(Fixed(), planned([]), tasks(2), config(reward="model", reward_model="judge"), 0)
+    assert [[each.reward for each in group.rollouts] for group in made.groups] == [[0.25, 0.75, 0.25, 0.75]] * 2
+    first = made.groups[0].rollouts[0]
+    assert (first.parts, first.episode.success) == ({"model": 0.25}, True)
+    assert {each[1:] for each in seen} == {(STEPS, first.episode.screen)}
+    assert {each[0] for each in seen} == {group.task.instruction for group in made.groups}
+    monkeypatch.setattr(play, "load_judge", lambda _: None)
+    with pytest.raises(PolicyFailed, match="reward_model: AttributeError"):
+        generate(Fixed(), planned([]), tasks(2), config(reward="model", reward_model="judge"), 0)
 
 
 def test_a_group_has_the_rollouts_and_turns_that_its_task_gets() -> None:

@@ -1,7 +1,8 @@
 """What rollouts beside a training gain, in simulated time: the real collector and queue, and a worker that is a clock.
 
 16 desktops of .25 s a step, a model that answers each question for itself in .5 s, tasks of 4 to 12 steps, updates of
-4 s: `tests.bench.rl_async` measures the same with real processes and seconds, which a busy machine makes longer.
+4 s. `tests.bench.rl_async` measures the same with real processes and seconds, which a busy machine makes longer; its
+desktops also take .25 s to start and .25 s to judge, which costs both loops, and the one beside more of its gain.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from training.rl.sections import AsyncConfig
 STEP, UPDATE = 0.25 + 0.5, 4.0  # seconds
 GROUPS, SIZE = 4, 4
 SEATS = GROUPS * SIZE
+JUDGED = 0.5  # seconds of the bench's desktops to start and to judge
 EPISODE = Episode(episode_id="e", task_id="t", instruction="click", screen=(8, 8), success=True, steps=())
 
 
@@ -42,9 +44,11 @@ class Mixed(Endless):
 
 
 class SimulatedWorker(WorkerLink):
-    """Plays what is ordered, SEATS at once; `now` moves when the training waits for news, or trains."""
+    """Plays what is ordered, SEATS at once; `now` moves when the training waits for news, or trains. `around`: seconds
+    of a rollout beyond its steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, around: float) -> None:
+        self.around = around
         self.now = 0.0
         self.version = -1
         self.waiting: list[RolloutOrder] = []
@@ -70,7 +74,8 @@ class SimulatedWorker(WorkerLink):
             order = self.waiting.pop(0)
             self.told.append(RolloutBegan(order.group, order.member, self.version))
             assert order.task.max_steps is not None
-            heapq.heappush(self.running, (self.now + order.task.max_steps * STEP, self.begun, order))
+            ends = self.now + order.task.max_steps * STEP + self.around
+            heapq.heappush(self.running, (ends, self.begun, order))
             self.begun += 1
 
     def news(self, patience: float) -> Any | None:
@@ -89,13 +94,13 @@ class SimulatedWorker(WorkerLink):
         return "over"
 
 
-def in_turns(updates: int) -> float:
+def in_turns(updates: int, around: float) -> float:
     """Seconds: the longest rollout of each generation, then its update."""
     generations = [[steps_of(number * GROUPS + at) for at in range(GROUPS)] for number in range(updates)]
-    return sum(max(steps) * STEP + UPDATE for steps in generations)
+    return sum(max(steps) * STEP + around + UPDATE for steps in generations)
 
 
-def beside(updates: int, staleness: int) -> float:
+def beside(updates: int, staleness: int, around: float) -> float:
     chosen = simulated_config(
         tasks_per_generation=GROUPS,
         group_size=SIZE,
@@ -103,7 +108,7 @@ def beside(updates: int, staleness: int) -> float:
         asynchronous=AsyncConfig(staleness=staleness),
         steps=updates,
     )
-    worker = SimulatedWorker()
+    worker = SimulatedWorker(around)
     collector = RolloutCollector(chosen, Mixed(SIZE), NoWeights(), lambda: worker)
     for number in range(updates):
         made = collector.collect(number)
@@ -112,10 +117,21 @@ def beside(updates: int, staleness: int) -> float:
     return worker.now
 
 
-@pytest.mark.parametrize(("staleness", "updates", "gain"), [(1, 24, 1.6), (2, 24, 1.9), (2, 96, 1.9), (4, 96, 1.95)])
+@pytest.mark.parametrize(
+    ("staleness", "updates", "around", "gain"),
+    [
+        (1, 24, 0.0, 1.6),
+        (2, 24, 0.0, 1.9),
+        (2, 96, 0.0, 1.9),
+        (4, 96, 0.0, 1.95),
+        (2, 24, JUDGED, 1.84),
+        (2, 96, JUDGED, 1.88),
+        (4, 96, JUDGED, 1.89),
+    ],
+)
 def test_16_desktops_of_a_quarter_second_are_used_beside_the_training(
-    staleness: int, updates: int, gain: float
+    staleness: int, updates: int, around: float, gain: float
 ) -> None:
     """1.9 times is the published figure; no seat is ever free with more, which is 2.67 rollouts a second."""
-    found = in_turns(updates) / beside(updates, staleness)
+    found = in_turns(updates, around) / beside(updates, staleness, around)
     assert gain <= found < 2.0

@@ -101,6 +101,18 @@ def test_a_remedy_is_none_that_the_trainer_refuses() -> None:
     assert "quantization" not in plan.remedies(made, "reward", Shape(), 1, 8 * GIB)
 
 
+def test_a_judge_of_episodes_reads_one_chat_of_its_screens_where_a_pair_has_two() -> None:
+    from training.reward.train import RewardConfig
+
+    values = {key: value for key, value in BASE.items() if key not in ("episodes", "predictions", "prompt")}
+    pairs = plan.configuration.convert({**values, "pairs": "pairs"}, RewardConfig, "test")
+    shown = {"path": "episodes", "prompt": {"images": 3}}
+    whole = plan.configuration.convert({**values, "episodes": shown}, RewardConfig, "test")
+    one, other = describe(pairs, "reward", Shape(), 1), describe(whole, "reward", Shape(), 1)
+    assert (one.sequences, other.sequences) == (2 * pairs.batch_size, whole.batch_size)
+    assert other.image_tokens == 3 * one.image_tokens
+
+
 def test_a_peak_that_only_lacks_the_reserve_is_warned_of_and_not_refused(capsys: pytest.CaptureFixture[str]) -> None:
     made = describe(config(lora={}), "sft", Shape(), 1)
     size = made.estimate.total - plan.reserve(made.estimate) / 2

@@ -9,7 +9,7 @@ import pytest
 
 from eval.config import ConfigError
 from training.data.faults import Faults
-from training.data.pairs.human import ratings
+from training.data.pairs.human import episode_ratings, ratings
 from training.reward.raters import agreement, rank_correlation, ranks, rater_agreement, spearman
 
 FIRST, SECOND = ("e1", 0), ("e2", 0)
@@ -67,6 +67,31 @@ def test_ratings_by_episode_and_step(tmp_path: Path) -> None:
         (("e1", 1), "done()"): {"0": 1.0},
         (("e1", 0), "wait()"): {"1": 0.5},
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("r.csv", "episode;rating;rater\ne1;1,5;ann\ne1;4;bob\ne2;3;ann\n"),
+        ("r.jsonl", '{"episode": "e1", "rating": 1.5, "rater": "ann"}\n'),
+        ("r.json", '[{"e1": 1.5, "e2": 3}, {"e1": 4}]'),
+    ],
+)
+def test_ratings_of_whole_episodes(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    wanted = {
+        "r.csv": {"e1": {"ann": 1.5, "bob": 4.0}, "e2": {"ann": 3.0}},
+        "r.jsonl": {"e1": {"ann": 1.5}},
+        "r.json": {"e1": {"0": 1.5, "1": 4.0}, "e2": {"0": 3.0}},
+    }
+    assert episode_ratings(tmp_path / name, Faults("fail")) == wanted[name]
+
+
+def test_ratings_of_answers_are_none_of_episodes(tmp_path: Path) -> None:
+    file = tmp_path / "r.csv"
+    file.write_text("episode,step,response,rating\n")
+    with pytest.raises(ConfigError, match="allowed: episode, rating; and rater"):
+        episode_ratings(file, Faults("fail"))
 
 
 @pytest.mark.parametrize("wrong", [{"e1": 3}, {"e1": {"0": {"action": "x"}}}, {"e1": {"0": "x"}}, 7])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.refusing import refused
-from training.reward.train import calibration, main
+from training.reward.evaluation import calibration, roc_area
+from training.reward.train import main
 
 
 def logit(p: float) -> float:
@@ -26,6 +27,14 @@ def test_confidence_that_is_never_right_has_its_own_size_of_error() -> None:
     bins, error = calibration([-50.0] * 5 + [0.0] * 5)
     assert error == pytest.approx((1.0 + 0.5) / 2)  # a tie is wrong at confidence one half
     assert [one.right.value for one in bins] == [0.0, 0.0]
+
+
+def test_the_area_counts_couples_of_a_solved_and_a_failed_one_and_a_tie_for_a_half() -> None:
+    """Of 2 solved and 3 others: .9 is above all three; .5 is above .2, ties with .5 and is below .7."""
+    rows = [(0.9, 1.0), (0.5, 1.0), (0.5, 0.0), (0.7, 0.0), (0.2, 0.0)]
+    assert roc_area(rows) == pytest.approx((3 + 1.5) / 6)
+    assert roc_area([(-score, outcome) for score, outcome in rows]) == pytest.approx(1 - 4.5 / 6)
+    assert roc_area([(0.1, 1.0), (0.2, 1.0)]) is None
 
 
 @pytest.mark.ml
@@ -55,6 +64,12 @@ GOOD = {"model": ".", "pairs": ".", "steps": 3}
         ({"evaluations": "x"}, "unknown field `evaluations`"),
         ({"evaluation": {"metric": "matches"}}, "a reward model answers nothing; allowed: loss"),
         ({"pairs": "nowhere"}, "no folder nowhere"),
+        ({"pairs": None}, "give either pairs, of answers, or episodes"),
+        ({"episodes": {"path": "."}}, "give either pairs, of answers, or episodes"),
+        ({"pairs": None, "episodes": {"path": "nowhere"}}, "no folder nowhere"),
+        ({"pairs": None, "episodes": {"path": "."}, "centring": 0.1}, "centring: of pairs"),
+        ({"pairs": None, "episodes": {"path": ".", "split": {"test": 1.5}}}, "at `$.episodes.split.test`"),
+        ({"pairs": None, "episodes": {"path": ".", "prompt": {"demonstration": {}}}}, "episodes.prompt.demonstration"),
         ({"steps": None}, "either steps or epochs"),
     ],
 )

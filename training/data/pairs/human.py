@@ -11,7 +11,10 @@ Or it is JSON, one object, or a list of such with one of each rater:
 
     {"EPISODE": {"STEP": {"action": ANSWER, "score": NUMBER}}}, with a list of answers where a step has several
 
-`episode` is a folder name. Two answers to a step are a pair when all raters who prefer one of them agree."""
+`episode` is a folder name. Two answers to a step are a pair when all raters who prefer one of them agree.
+
+Ratings of whole episodes (`episode_ratings`) have the columns episode, rating[, rater]; as JSON they are
+{"EPISODE": NUMBER}, or a list of such."""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +36,7 @@ from training.data.pairs.maker import Maker, ObservedStep
 
 RATED: Final = frozenset({"episode", "step", "response", "rating"})
 CHOSEN: Final = frozenset({"episode", "step", "first", "second", "choice"})
+WHOLE: Final = frozenset({"episode", "rating"})
 SEPARATORS: Final = ",;\t"
 CHOICES: Final = {"first": 1, "second": -1, "tie": 0}
 
@@ -92,14 +96,30 @@ def ratings(path: Path, faults: Faults) -> dict[tuple[Place, str], dict[str, flo
     return found
 
 
-def _rows(path: Path, faults: Faults) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file:line, row). Raises ConfigError for a file that cannot be read or has neither set of columns."""
+def episode_ratings(path: Path, faults: Faults) -> dict[str, dict[str, float]]:
+    """Of each rated episode, by its folder's name, the number that each rater gave; the last one of a rater who gave
+    several. Raises ConfigError."""
+    found: dict[str, dict[str, float]] = {}
+    for where, line in _rows(path, faults, (WHOLE,)):
+        try:
+            if not isinstance(line, dict):
+                raise BadSample("broken_rating", "a line must be an object")
+            found.setdefault(_text(line, "episode"), {})[str(line.get("rater") or "")] = _number(line)
+        except BadSample as fault:
+            faults.bad(where, fault)
+    return found
+
+
+def _rows(
+    path: Path, faults: Faults, allowed: Sequence[frozenset[str]] = (RATED, CHOSEN)
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file:line, row). Raises ConfigError for a file that cannot be read or has none of the sets of columns."""
     text = _read(path)
     if path.suffix.lower() == ".csv":
-        yield from _of_csv(text, path)
+        yield from _of_csv(text, path, allowed)
         return
     if path.suffix.lower() == ".json":
-        yield from _of_json(text, path)
+        yield from _whole_of_json(text, path) if WHOLE in allowed else _of_json(text, path)
         return
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -110,7 +130,7 @@ def _rows(path: Path, faults: Faults) -> Iterator[tuple[str, dict[str, Any]]]:
             faults.bad(f"{path}:{number}", BadSample("broken_rating", str(error)))
             continue
         if number == 1 and isinstance(data, dict):
-            _columns(list(data), f"{path}:1")
+            _columns(list(data), f"{path}:1", allowed)
         yield f"{path}:{number}", data
 
 
@@ -130,7 +150,7 @@ def _read(path: Path) -> str:
         raise ConfigError(f"ratings: {path}: {error}") from None
 
 
-def _of_csv(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_csv(text: str, path: Path, allowed: Sequence[frozenset[str]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(file:line, row) of a CSV, whose header says what separates its columns. Raises ConfigError."""
     head, _, rest = text.partition("\n")
     skipped = 0
@@ -140,7 +160,7 @@ def _of_csv(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     separator = max(SEPARATORS, key=header.count)
     rows = _csv_rows(text, separator, path, skipped)
     names = [name.strip() for name in next(rows, (1, [""]))[1]]
-    _columns(names, str(path))
+    _columns(names, str(path), allowed)
     for number, values in rows:
         if not any(value.strip() for value in values):
             continue
@@ -183,13 +203,27 @@ def _of_json(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield f"{path}: {episode}: {step}", {**found, "rater": str(rater)}
 
 
-def _columns(names: list[str], where: str) -> None:
-    if set(names) - {"rater"} not in (RATED, CHOSEN) or len(set(names)) < len(names):
+def _whole_of_json(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """As `_of_json`, of ratings of whole episodes."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"ratings: {path}: {error}") from None
+    for rater, by_episode in enumerate(data if isinstance(data, list) else [data]):
+        if not isinstance(by_episode, dict):
+            raise ConfigError(f'ratings: {path}: allowed: {{"EPISODE": NUMBER}}, or a list of such')
+        for episode, rating in by_episode.items():
+            yield f"{path}: {episode}", {"episode": episode, "rating": rating, "rater": str(rater)}
+
+
+def _columns(names: list[str], where: str, allowed: Sequence[frozenset[str]]) -> None:
+    if set(names) - {"rater"} not in allowed or len(set(names)) < len(names):
         # what looks like another name is told apart
         told = ", ".join(sorted(name if name.isascii() and name.isprintable() else ascii(name) for name in names))
+        forms = "episode, step, response, rating, or episode, step, first, second, choice"
         raise ConfigError(
-            f"ratings: {where} has the columns {told or 'none'}; allowed: episode, step, response, "
-            "rating, or episode, step, first, second, choice; and rater"
+            f"ratings: {where} has the columns {told or 'none'}; allowed: "
+            f"{'episode, rating' if WHOLE in allowed else forms}; and rater"
         )
 
 

@@ -21,6 +21,7 @@ from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.desktop import Desktop, InfraError, Observation, Task
 from eval.rollout.loop import RolloutLimits, play
+from training.reward.episodes import ToldEpisode, load_judge
 from training.rl.config import RlConfig
 from training.rl.rollouts.curriculum import DynamicBatch, TaskEffort
 from training.rl.rollouts.generation import AskedTurn, PlayedRollout, RolloutGeneration, RolloutGroup
@@ -81,6 +82,7 @@ class RolloutAttempt:
         self.states: list[ScreenState] = []
         self.asked: list[AskedTurn] = []
         self.end: Observation | None = None
+        self.whole: ToldEpisode | None = None
         self.limited = False
 
     async def run(self, computer: Computer) -> None:
@@ -105,6 +107,8 @@ class RolloutAttempt:
                 await computer.answer(decision)
         finally:
             self.end = computer.observation if self.screens_kept else None
+            told = computer.history()
+            self.whole = told.task.instruction, told.past, computer.observation.image
             self.limited = limited(computer)
             if not self.counted:
                 self.batcher.leave()
@@ -316,7 +320,11 @@ async def play_rollout(
         raise InfraError("nothing judged the rollout")
     if len(runner.turns) != len(episode.steps):
         raise PolicyFailed(f"{len(runner.turns)} answers were kept of an episode with {len(episode.steps)} steps")
-    outcome = episode.score if config.reward == "score" else float(bool(episode.success))
+    if config.reward_model is not None:
+        assert runner.whole is not None
+        outcome = await asyncio.to_thread(_judged, config.reward_model, runner.whole)
+    else:
+        outcome = episode.score if config.reward == "score" else float(bool(episode.success))
     parts: dict[str, float] = {config.reward: outcome}
     if config.turn_cost:
         parts["turn_cost"] = efficiency_penalty(len(runner.turns), config.turn_cost)
@@ -338,6 +346,13 @@ async def play_rollout(
         version=runner.turns[0].version if runner.turns else None,
         limited=runner.limited,
     )
+
+
+def _judged(path: str, whole: ToldEpisode) -> float:
+    try:
+        return load_judge(path).probability(whole)
+    except Exception as error:  # of the model, not of the desktop: another attempt would not help
+        raise PolicyFailed(f"reward_model: {type(error).__name__}: {error}") from error
 
 
 def efficiency_penalty(turns: int, cost: float = 0.02) -> float:
