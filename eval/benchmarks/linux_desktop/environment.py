@@ -111,7 +111,7 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
         f"{HERE}.environment",
         (
             f"{template.__module__}:{template.__qualname__}",
-            f"{HERE}.scene:InstanceScene",
+            f"{HERE}.environment:InstanceScene",
             f"{HERE}.all_templates:instance",
         ),
         [PROGRAMS[name] for name in template.about.programs],
