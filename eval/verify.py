@@ -87,7 +87,7 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 @dataclass
-class Replay:
+class ReplayAgent:
     """An agent that gives the answers of recorded episodes again, and looks at nothing.
 
     paced  whether it waits between two answers as long as the recorded agent did, at most PAUSE_S
@@ -243,7 +243,7 @@ class Verifier:
             return
         name = f"replay-{attempt}"
         results = await rollout(
-            Replay(name, episodes, paced=attempt > 1),
+            ReplayAgent(name, episodes, paced=attempt > 1),
             lambda: self.world.desktop(self.config.options),
             [self.tasks[key_of(record)] for record in open_],
             out=self.out / name,
