@@ -33,7 +33,7 @@ ASKED: Final = "An agent had a goal. Its actions and the last screens tell wheth
 ToldEpisode = tuple[str, Sequence[PastStep], AnyImage]  # the goal, all steps, the screen after the last one
 
 
-class EpisodesConfig(Config, frozen=True, kw_only=True):
+class JudgedEpisodesConfig(Config, frozen=True, kw_only=True):
     """
     path     a folder of episodes
     prompt   how an episode is told: its last `images` screens and its last `history` actions, in the words of its
@@ -101,7 +101,7 @@ def episode_chat(builder: PromptBuilder, asked: ToldEpisode) -> tuple[list[Messa
     return builder.layout(goal, [builder.as_taught(step) for step in past], last)
 
 
-def judged(root: Path, config: EpisodesConfig, faults: Faults) -> list[tuple[Episode, JudgedEpisode]]:
+def judged(root: Path, config: JudgedEpisodesConfig, faults: Faults) -> list[tuple[Episode, JudgedEpisode]]:
     """The episodes of a folder that have an outcome, in order. Raises ConfigError."""
     if not root.is_dir():
         raise ConfigError(f"episodes: there is no folder {root}")
@@ -122,7 +122,7 @@ def judged(root: Path, config: EpisodesConfig, faults: Faults) -> list[tuple[Epi
 
 
 def _judged(
-    folder: Path, episode: Episode, builder: PromptBuilder, config: EpisodesConfig, ratings: dict[str, float]
+    folder: Path, episode: Episode, builder: PromptBuilder, config: JudgedEpisodesConfig, ratings: dict[str, float]
 ) -> JudgedEpisode:
     """Raises BadSample."""
     if not ratings and episode.success is None:
@@ -140,7 +140,7 @@ def _judged(
 
 
 def outcomes(
-    config: EpisodesConfig, other: str | None, faults: Faults
+    config: JudgedEpisodesConfig, other: str | None, faults: Faults
 ) -> tuple[list[JudgedEpisode], list[JudgedEpisode], str]:
     """(episodes to learn from, held-out ones, name of the latter). `other`: a folder of which all are held out. Raises
     ConfigError where there is nothing to learn or to measure, or a task is on both sides."""

@@ -32,7 +32,7 @@ from training.common.model.loading import load_model, lora
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.options import NotNegative, TrainerConfig, training_arguments
-from training.reward.episodes import EpisodesConfig, JudgedEpisode, outcomes, scores, sigmoid
+from training.reward.episodes import JudgedEpisode, JudgedEpisodesConfig, outcomes, scores, sigmoid
 from training.reward.model import RewardModel, save
 from training.trl_arguments import UNREAD_BY_REWARD, check_arguments, with_trl
 
@@ -59,7 +59,7 @@ class RewardConfig(TrainerConfig, frozen=True, kw_only=True):
     unread: ClassVar[dict[str, str]] = UNREAD_BY_REWARD
 
     pairs: str | None = None
-    episodes: EpisodesConfig | None = None
+    episodes: JudgedEpisodesConfig | None = None
     held_out: str | None = None
     evaluation: EvaluationConfig | None = None
     centring: NotNegative = CENTRING
