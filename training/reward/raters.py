@@ -153,10 +153,10 @@ def compare(config: RatersConfig, out: Path) -> list[Any]:
 
 def _of_episodes(config: RatersConfig) -> tuple[dict[tuple[Place, str], float], Ratings]:
     """(score of each rated episode, its ratings). Episodes are compared within a task. Raises ConfigError."""
-    from training.reward.episodes import EpisodeJudge, EpisodesConfig, judge_prompt, judged, scores
+    from training.reward.episodes import EpisodeJudge, JudgedEpisodesConfig, judge_prompt, judged, scores
 
     judge = EpisodeJudge.load(config.model, batch_size=config.batch_size)
-    chosen = EpisodesConfig(path=config.episodes, prompt=judge_prompt(config.model), ratings=config.ratings)
+    chosen = JudgedEpisodesConfig(path=config.episodes, prompt=judge_prompt(config.model), ratings=config.ratings)
     episodes = [each for _, each in judged(Path(config.episodes), chosen, Faults("fail"))]
     if not episodes:
         raise ConfigError(f"ratings: {config.ratings} names no episode of {config.episodes}")

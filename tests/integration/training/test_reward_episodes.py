@@ -18,7 +18,7 @@ from tests.unit.training.material import model
 from training.data.faults import Faults
 from training.data.packed.pack import SplitConfig
 from training.make_episodes import keep_judged
-from training.reward.episodes import EpisodeJudge, EpisodesConfig, judge_prompt, outcomes, sigmoid
+from training.reward.episodes import EpisodeJudge, JudgedEpisodesConfig, judge_prompt, outcomes, sigmoid
 from training.reward.raters import RatersConfig, compare
 from training.reward.train import RewardConfig, train
 from training.rewards.builtin import RewardModelScore
@@ -62,12 +62,12 @@ def _fill(root: Path) -> None:
     model(root / "model", root / "episodes", PROMPT)
 
 
-def section(folder: str, **changes: Any) -> EpisodesConfig:
+def section(folder: str, **changes: Any) -> JudgedEpisodesConfig:
     split = SplitConfig(test=0.4, by="task")
-    return EpisodesConfig(path=str(material() / folder), prompt=PROMPT, split=split, **changes)
+    return JudgedEpisodesConfig(path=str(material() / folder), prompt=PROMPT, split=split, **changes)
 
 
-def config(episodes: EpisodesConfig, **changes: Any) -> RewardConfig:
+def config(episodes: JudgedEpisodesConfig, **changes: Any) -> RewardConfig:
     values: dict[str, Any] = {"steps": 40, "batch_size": 8, "learning_rate": 3e-3, "warmup_steps": 2, "log_every": 10}
     return RewardConfig(model=str(material() / "model"), episodes=episodes, **{**values, **changes})
 
@@ -163,7 +163,7 @@ def test_judges_of_episodes_and_of_answers_are_not_taken_for_each_other(trained:
 
 def test_folders_that_teach_nothing_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"episodes\.split: no episode is held out"):
-        outcomes(EpisodesConfig(path=str(material() / "episodes"), split=SplitConfig()), None, Faults())
+        outcomes(JudgedEpisodesConfig(path=str(material() / "episodes"), split=SplitConfig()), None, Faults())
     with pytest.raises(ConfigError, match="tasks are on both sides"):
         outcomes(section("episodes"), str(material() / "random"), Faults())
     with pytest.raises(ConfigError, match="there is nothing to tell apart"):
