@@ -124,7 +124,7 @@ class LiveDesktop:
 
     async def follow(self) -> AsyncGenerator[tuple[Observation, Action, Observation]]:
         """See eval.desktop.PersonDesktop. The person works in the browser, at a page of this machine."""
-        from eval.desktops.person.action_gatherer import InputRecorder
+        from eval.desktops.person.input_recorder import InputRecorder
 
         assert self._session is not None
         assert self._computer is not None

@@ -6,10 +6,9 @@ import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from PIL import Image
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
@@ -28,6 +27,9 @@ from eval.desktop import (
 )
 from eval.desktops.judging import home
 from eval.desktops.stage import DesktopStage
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 

@@ -1,1 +1,1 @@
-"""A person at a desktop: their input is recorded and becomes actions (`action_gatherer`)."""
+"""A person at a desktop: their input is recorded (`input_recorder`) and becomes actions (`action_gatherer`)."""

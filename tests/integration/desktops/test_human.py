@@ -23,7 +23,7 @@ from eval.desktops import live
 from eval.desktops.display.executor import Executor
 from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.live import LiveDesktop
-from eval.desktops.person.action_gatherer import InputRecorder
+from eval.desktops.person.input_recorder import InputRecorder
 from eval.desktops.session import DesktopSession
 from eval.desktops.viewing import missing_viewers, start_view
 from eval.environments import desktop
