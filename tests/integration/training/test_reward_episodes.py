@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from tests.unit.training.material import model
 from training.data.faults import Faults
 from training.data.packed.pack import SplitConfig
 from training.make_episodes import keep_judged
-from training.reward.episodes import EpisodeJudge, JudgedEpisodesConfig, judge_prompt, outcomes, sigmoid
+from training.reward.episodes import (
+    EpisodeJudge,
+    JudgedEpisode,
+    JudgedEpisodesConfig,
+    judge_prompt,
+    outcomes,
+    sigmoid,
+)
 from training.reward.raters import RatersConfig, compare
 from training.reward.train import RewardConfig, train
 from training.rewards.builtin import RewardModelScore
@@ -134,18 +142,24 @@ def test_the_judge_gives_what_was_measured_and_keeps_what_it_holds_for_solved(tr
 
 def test_ratings_of_episodes_teach_it_and_are_compared_with_it(trained: Path, tmp_path: Path) -> None:
     """Raters who see what the checker saw: 1 to 5, solved from 3 on."""
-    _, test_side, _ = outcomes(section("episodes"), None, Faults())
-    draw, file = random.Random(1), tmp_path / "ratings.csv"
-    rows = [
-        f"{each.name},{draw.choice([4, 5] if each.solved else [1, 2])},{rater}"
-        for each in test_side
-        for rater in ("ann", "bob")
-    ]
-    file.write_text("\n".join(["episode,rating,rater", *rows]) + "\n")
-    rated = section("episodes", ratings=str(file), solved=3.0)
-    both = outcomes(rated, None, Faults())
+    train_side, test_side, _ = outcomes(section("episodes"), None, Faults())
+    draw = random.Random(1)
+
+    def rated(name: str, episodes: Sequence[JudgedEpisode]) -> str:
+        rows = [
+            f"{each.name},{draw.choice([4, 5] if each.solved else [1, 2])},{rater}"
+            for each in episodes
+            for rater in ("ann", "bob")
+        ]
+        (tmp_path / name).write_text("\n".join(["episode,rating,rater", *rows]) + "\n")
+        return str(tmp_path / name)
+
+    all_rated = section("episodes", ratings=rated("all.csv", [*train_side, *test_side]), solved=3.0)
+    both = outcomes(all_rated, None, Faults())
+    assert [len(side) for side in both[:2]] == [len(train_side), len(test_side)]
     assert all(each.solved == (sum(each.ratings.values()) >= 6) for side in both[:2] for each in side)
-    made = RatersConfig(model=str(trained / "model"), ratings=str(file), episodes=rated.path)
+    held_out = rated("held_out.csv", test_side)  # what it did not learn from
+    made = RatersConfig(model=str(trained / "model"), ratings=held_out, episodes=all_rated.path)
     found = {row.metric: row for row in compare(made, tmp_path)}
     for name, least in (("agreement", 0.7), ("rater_agreement", 0.7), ("rank_correlation", 0.5)):
         value = found[name].value
