@@ -15,6 +15,16 @@ from pathlib import Path
 FIRST = 60.0  # seconds at least for whoever started it: to come in takes a while, too
 
 
+def _held(lock: int) -> bool:
+    """Whether somebody is in the session."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return False
+
+
 def main() -> None:
     idle, run = float(sys.argv[1]), os.environ["SLIPWAY_RUN"]
     path = f"/tmp/slipway-dev-{run}"
@@ -24,15 +34,16 @@ def main() -> None:
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     print(f"session open; it ends after {idle:g} s without anybody in it", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the file goes
-    begun = os.fstat(lock).st_mtime_ns
+    seen = begun = os.fstat(lock).st_mtime_ns
     last = time.monotonic()
     try:
-        while time.monotonic() - last < (max(idle, FIRST) if os.fstat(lock).st_mtime_ns == begun else idle):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.flock(lock, fcntl.LOCK_UN)
-            except BlockingIOError:
-                last = time.monotonic()
+        while True:
+            touched = os.fstat(lock).st_mtime_ns
+            # whoever came in since the last look counts from now, before anything is said about how long nobody was in
+            if touched != seen or _held(lock):
+                seen, last = touched, time.monotonic()
+            if time.monotonic() - last >= (max(idle, FIRST) if seen == begun else idle):
+                break
             time.sleep(min(2.0, idle / 4))
     finally:
         Path(path).unlink()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ env: {GREETING: hello}
 limits: {retries: 3}
 """
 Call = Callable[..., subprocess.CompletedProcess[str]]
+from tests.support.documented import ROOT
 
 
 @pytest.fixture
@@ -129,3 +132,16 @@ def test_bad_words_are_refused_before_anything_starts(call: Call, tmp_path: Path
     assert "is not a duration" in call("dev", "job.yaml", "--idle", "soon", code=2).stderr
     assert "--stop takes neither" in call("dev", "job.yaml", "--stop", "--detach", code=2).stderr
     assert runs(call) == {}
+
+
+def test_who_comes_in_later_than_the_idle_time_is_not_put_out(tmp_path: Path) -> None:
+    """A busy cluster needs more than a short `--idle` until somebody is in."""
+    folder = ROOT / "launcher/verbs/dev"
+    variables = {**os.environ, "SLIPWAY_RUN": f"late-{tmp_path.parent.name}"}
+    session = [sys.executable, str(folder / "watch.py"), "1"]
+    with subprocess.Popen(session, cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL) as watch:
+        time.sleep(2)
+        inside = [sys.executable, str(folder / "enter.py"), variables["SLIPWAY_RUN"], "sleep", "1.5"]
+        assert subprocess.run(inside, env=variables, timeout=60, check=False).returncode == 0
+        assert watch.poll() is None
+        assert watch.wait(60) == 0
