@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.local.machine import Machine, environ, wait_for
+from tests.support.documented import ROOT
 
 LAUNCHER = Path(sys.executable).with_name("launcher")
 JOB = """\
@@ -27,7 +28,6 @@ env: {GREETING: hello}
 limits: {retries: 3}
 """
 Call = Callable[..., subprocess.CompletedProcess[str]]
-from tests.support.documented import ROOT
 
 
 @pytest.fixture
