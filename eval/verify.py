@@ -32,7 +32,7 @@ from eval.desktop import ActionRefused, SetupFailed
 from eval.environments.registry import environment, tasks_of, written_options
 from eval.episodes import Episode, EpisodeError, Step, ToolCall, jsonl, read_episode
 from eval.records.earlier_results import Key, key_of, repeated, standing
-from eval.records.task_record import RECORDS, TaskRecord
+from eval.records.task_record import EPISODES, RECORDS, TaskRecord, episode_id
 from eval.rollout.limits import scoring_rules
 from eval.rollout.loop import rollout
 from eval.run import RunConfig
@@ -41,16 +41,19 @@ from eval.scores.summary import MetricRow, summarise
 REPORT: Final = "verified.json"
 SUMMARY: Final = "summary.json"
 PAUSE_S: Final = 30.0  # the longest pause between two answers that a replay at the recorded pace repeats
-Verdict = Literal["stands", "differs", "contradicts", "other rules", "no episode", "not replayed", "not scored"]
-FAULTS: Final = ("differs", "contradicts", "other rules", "no episode", "not replayed")
+Verdict = Literal[
+    "stands", "differs", "contradicts", "other rules", "no episode", "not replayed", "missing", "not scored"
+]
+FAULTS: Final = ("differs", "contradicts", "other rules", "no episode", "not replayed", "missing")
 
 
 class VerifiedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The verdict on one record.
+    """The verdict on one record, or on a task without one.
 
     verdict   stands: a replay got the same score; differs: no replay did; contradicts: the record and its episode say
               different things; other rules: the configuration has another task, judge, version or rule; no episode:
-              none was kept; not replayed: the infrastructure failed here; not scored: the record has no score
+              none was kept; not replayed: the infrastructure failed here; missing: the configuration has a task of
+              which there is no record; not scored: the record has no score
     replayed  the score of each replay, until one was the same
     why       in words, where the score does not stand
     """
@@ -69,6 +72,7 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     records  the sha256 of the tasks.jsonl that was verified
     scored   records with a score; `stand`: those of them whose score stands
+    missing  tasks of the configuration without a record: who leaves out what failed has a better rate
     summary  the metrics of summary.json that the records do not give, in words; [] where they agree or there is none
     """
 
@@ -77,13 +81,14 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     records: str
     scored: int
     stand: int
+    missing: int
     summary: list[str]
     tasks: list[VerifiedTask]
 
     @property
     def whole(self) -> bool:
-        """Whether every score stands, and the summary is that of the records."""
-        return self.stand == self.scored and not self.summary
+        """Whether there are scores, all of them stand, no task is missing, and the summary is that of the records."""
+        return 0 < self.stand == self.scored and not self.missing and not self.summary
 
 
 @dataclass
@@ -170,6 +175,9 @@ class Verifier:
             raise ConfigError(f"{path}: {error}") from None
         if not records:
             raise ConfigError(f"{path} holds no record; name a folder of results of an evaluation")
+        (place, count), *_ = Counter(map(key_of, records)).most_common(1)
+        if count > 1:
+            raise ConfigError(f"{path} holds {place[0]} seed {place[1]} twice, and would count it twice")
         episodes: dict[Key, Episode] = {}
         for record in records:
             self._judge(record, "stands")
@@ -177,13 +185,18 @@ class Verifier:
                 episodes[key_of(record)] = found
         for attempt in range(1, self.tries + 1):
             await self._replay(attempt, records, episodes)
-        verdicts = [self.verdicts[key_of(record)] for record in records]
+        for key in self.tasks.keys() - self.verdicts.keys():
+            self._tell(key, None, "missing", "the results have no record of it")
+        order = [*map(key_of, records), *(key for key in self.tasks if self.verdicts[key].verdict == "missing")]
+        verdicts = [self.verdicts[key] for key in order]
+        counts = Counter(verdict.verdict for verdict in verdicts)
         return Verification(
             benchmark=records[0].benchmark,
             agent=records[0].agent,
             records=hashlib.sha256(data).hexdigest(),
-            scored=sum(verdict.verdict != "not scored" for verdict in verdicts),
-            stand=sum(verdict.verdict == "stands" for verdict in verdicts),
+            scored=len(records) - counts["not scored"],
+            stand=counts["stands"],
+            missing=counts["missing"],
             summary=list(_summary_faults(self.results / SUMMARY, records, self.config.within)),
             tasks=verdicts,
         )
@@ -191,14 +204,14 @@ class Verifier:
     def _judge(
         self, record: TaskRecord, verdict: Verdict, why: str = "", replayed: Sequence[float | None] = ()
     ) -> None:
-        self.verdicts[key_of(record)] = VerifiedTask(
-            task_id=record.task_id,
-            seed=record.seed,
-            trial=record.trial,
-            score=record.score,
-            verdict=verdict,
-            replayed=list(replayed),
-            why=why,
+        self._tell(key_of(record), record.score, verdict, why, replayed)
+
+    def _tell(
+        self, key: Key, score: float | None, verdict: Verdict, why: str, replayed: Sequence[float | None] = ()
+    ) -> None:
+        task_id, seed, trial = key
+        self.verdicts[key] = VerifiedTask(
+            task_id=task_id, seed=seed, trial=trial, score=score, verdict=verdict, replayed=list(replayed), why=why
         )
 
     def _episode(self, record: TaskRecord) -> Episode | None:
@@ -209,9 +222,11 @@ class Verifier:
             self._judge(record, "other rules", why)
         elif record.episode is None:
             self._judge(record, "no episode", "the evaluation kept no episode of it; see keep_episodes")
+        elif record.episode != (own := f"{EPISODES}/{episode_id(self.tasks[key_of(record)])}"):
+            self._judge(record, "contradicts", f"its episode would be {own}, not {record.episode}")
         else:
             try:
-                episode = read_episode(self.results / record.episode)
+                episode = read_episode(self.results / own)
             except EpisodeError as error:
                 self._judge(record, "no episode", str(error))
                 return None

@@ -1,1 +1,1 @@
-"""Results in the formats of others, and as videos: `python -m eval.export osworld|atif|video RESULTS OUT`."""
+"""Results in the formats of others, and as videos: `python -m eval.export osworld|atif|inspect|video RESULTS OUT`."""

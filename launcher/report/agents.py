@@ -41,6 +41,7 @@ class _Verification(msgspec.Struct):
     records: str
     scored: int
     stand: int
+    missing: int
     summary: list[str]
 
 
@@ -58,8 +59,9 @@ def _verified(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[str]
         except msgspec.MsgspecError as error:
             problems.append(f"{output.prefix}{VERIFIED}: {error}")
             continue
-        whole = told.stand == told.scored and not told.summary
+        whole = 0 < told.stand == told.scored and not told.missing and not told.summary
         words = f"{told.stand} of {told.scored} scores stand ({facts.name})"
+        words += f"; {told.missing} tasks are missing" if told.missing else ""
         words = f"verified by replay: {words}" if whole else f"not verified by replay: {words}"
         found[told.records] = f"{words}; the summary is not that of the records" if told.summary else words
     return found

@@ -169,7 +169,8 @@ def test_what_differs_is_replayed_once_more_at_the_recorded_pace(results: Path, 
 )
 def test_results_by_other_rules_are_not_replayed(results: Path, changes: dict[str, Any]) -> None:
     code, report = verified(results, **changes)
-    assert (code, report.stand, verdicts(report)) == (1, 0, {"other rules"})
+    others = {"missing"} if "tasks" in changes else set()  # the configuration's own tasks
+    assert (code, report.stand, verdicts(report)) == (1, 0, {"other rules", *others})
     assert not (results / "verified" / "replay-1").exists()
 
 
@@ -189,6 +190,40 @@ def test_a_summary_that_is_not_of_the_records_is_told(results: Path) -> None:
     code, report = verified(results)
     assert (code, report.stand, len(report.summary)) == (1, COUNT, 1)
     assert report.summary[0].startswith("success 1 of 6, the records give ")
+
+
+def test_a_task_that_was_left_out_is_missing(results: Path) -> None:
+    """Whoever deletes what failed, and makes the summary anew, has a better rate and no wrong score."""
+    kept = [record for record in records(results) if solved(record)]
+    (results / "tasks.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept))
+    (results / "summary.json").unlink()
+    code, report = verified(results)
+    assert (code, report.stand, report.scored, report.missing) == (1, len(kept), len(kept), COUNT - len(kept))
+    assert verdicts(report) == {"stands", "missing"}
+
+
+def test_a_task_that_counts_twice_is_refused(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = next(record for record in records(results) if solved(record))
+    with (results / "tasks.jsonl").open("a") as file:
+        file.write(json.dumps(first) + "\n")
+    assert verify.main([str(results), "--config", config(results.parent)]) == EXIT_CONFIG
+    assert "holds press seed 10 twice" in capsys.readouterr().err
+
+
+def test_a_record_cannot_borrow_the_episode_of_another(results: Path) -> None:
+    one, other = [record for record in records(results) if solved(record)][:2]
+    change(results, lambda record: record == one, episode=other["episode"])
+    code, report = verified(results)
+    assert (code, verdicts(report)) == (1, {"stands", "contradicts"})
+    assert next(task.why for task in report.tasks if task.verdict == "contradicts").startswith("its episode would be")
+
+
+def test_where_nothing_was_scored_nothing_is_verified(results: Path) -> None:
+    lines = [{**record, "outcome": "infra", "score": None, "success": None} for record in records(results)]
+    (results / "tasks.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
+    (results / "summary.json").unlink()
+    code, report = verified(results)
+    assert (code, report.scored, verdicts(report)) == (1, 0, {"not scored"})
 
 
 def test_what_kept_no_episode_is_not_said_to_stand(tmp_path: Path) -> None:

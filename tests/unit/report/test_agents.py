@@ -82,6 +82,11 @@ def test_two_revisions_of_a_task_set_stand_in_two_tables(file_store: Store) -> N
             {"stand": 2, "summary": ["success is missing"]},
             "a: not verified by replay: 2 of 2 scores stand (verify); the summary is not that of the records.",
         ),
+        (
+            {"stand": 2, "summary": [], "missing": 3},
+            "a: not verified by replay: 2 of 2 scores stand (verify); 3 tasks are missing.",
+        ),
+        ({"stand": 0, "scored": 0, "summary": []}, "a: not verified by replay: 0 of 0 scores stand (verify)."),
         ({"stand": 2, "summary": [], "records": "0" * 64}, None),  # of other records
         ({"stand": "two", "summary": []}, "verified.json: Expected `int`"),
     ],
@@ -93,7 +98,7 @@ def test_the_page_says_whether_a_replay_verified_the_scores(
         **eval_files([True, False]),
         "tasks.jsonl": lines({"task_id": "t", "agent": "a"}, {"task_id": "u", "agent": "a"}),
     }
-    report = {"records": hashlib.sha256(files["tasks.jsonl"]).hexdigest(), "scored": 2, **told}
+    report = {"records": hashlib.sha256(files["tasks.jsonl"]).hexdigest(), "scored": 2, "missing": 0, **told}
     verified = {"verified.json": json.dumps(report).encode()}
     runs = [
         write_run(file_store, fake_job(name, outputs=OUTPUTS), [FakeAttempt(outputs={"results": content})])
