@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.fakes.power_off import power_off
 
 
 class Nodes:
@@ -54,6 +55,5 @@ class Nodes:
                 os.killpg(process.pid, number)
 
     def kill(self) -> None:
-        self.signal(signal.SIGKILL)
         for process in self.processes:
-            process.wait()
+            power_off(process)

@@ -3,14 +3,14 @@ machine has (docker, nvidia-smi, shutdown, systemd-run) are replaced by small on
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
+
+from tests.fakes.power_off import power_off
 
 # `docker run ... IMAGE ARGUMENTS` starts the program of $FAKE_PYTHON with the variables of --env-file: as the image's
 # entry point, which is `python -m launcher.runtime` in ours, or as --entrypoint says. A value that begins with the
@@ -117,6 +117,4 @@ class Machine:
         return self.process.poll() is not None
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        power_off(self.process)

@@ -26,8 +26,6 @@ SPEED: Final = 200.0
 
 
 class AzureHarness:
-    at_once = False
-
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
         self.store = open_store((path / "store").as_uri())

@@ -63,11 +63,8 @@ say() {{
 
 
 class Harness(Protocol):
-    """at_once: nothing runs any more when the backend says so. The machines of a stand-in end process by process."""
-
     backend: Backend
     store: Store
-    at_once: bool
 
     def again(self) -> Backend:
         """Another client of the same backend: a second laptop, or the same one after a crash."""
@@ -94,7 +91,6 @@ class Harness(Protocol):
 
 class LocalHarness:
     kind = "local"
-    at_once = True
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path

@@ -75,8 +75,6 @@ def submitter(cluster: Cluster, namespace: str, folder: Path) -> Path:
 
 
 class KubernetesHarness:
-    at_once = True
-
     def __init__(self, cluster: Cluster, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cluster = cluster
         self.umask = os.umask(0)  # the pods' user writes beside what the test's does

@@ -35,8 +35,6 @@ TIMES: Final = {
 
 
 class LambdaHarness:
-    at_once = False
-
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
         self.store = open_store((path / "store").as_uri())

@@ -106,7 +106,7 @@ def test_cancel_ends_the_processes_and_is_idempotent(harness: Harness) -> None:
     harness.store.create(layout.RunKeys(first.run).cancel, b'{"by":"me","time":0,"nonce":"x"}')
     harness.backend.cancel([first])
     harness.again().cancel([first])
-    wait_for(lambda: gone(harness, first.run) and (harness.at_once or living(first.run) == 0))
+    wait_for(lambda: gone(harness, first.run))
     assert living(first.run) == 0
     assert harness.starts(first.run) == 1
     assert not gone(harness, second.run)
