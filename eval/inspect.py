@@ -167,8 +167,7 @@ def _tool(sessions: SampleSessions, described: dict[str, Any]) -> ToolDef:
             seen = await sessions.perform(store().get(KEY), name, given)
         except RequestRefused as refused:
             raise ToolError(str(refused)) from None
-        words = [text for text in (seen.result, seen.told) if text]
-        return await _content(seen, "\n".join(words) or f"step {seen.steps}")
+        return await _content(seen, seen.words)
 
     made: Callable[..., Awaitable[list[Any]]] = call
     schema = described["inputSchema"]

@@ -37,15 +37,13 @@ class CodePlace(NamedTuple):
 
 def _statements(source: bytes) -> list[ast.stmt]:
     """Those of a source file; [] for what is no Python: who imports it says what is wrong."""
-    for again in (True, False):
+    try:
         try:
             return ast.parse(source).body
-        except (SyntaxError, ValueError):
-            break
         except SystemError:  # Python before 3.11.5, where the garbage collector parses meanwhile, to tell an error
-            if not again:
-                raise
-    return []
+            return ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return []
 
 
 @dataclass

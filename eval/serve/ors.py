@@ -91,16 +91,18 @@ class OrsClient:
     def gone(self) -> bool:
         """Whether the client has left without a word."""
         silent = time.monotonic() - self.heard
-        closed = bool(self.connections) and all(each.is_closing() for each in self.connections)
-        waits = any(not each.is_closing() for each in self.connections) and self.call and not self.call[1].done()
-        return not waits and silent > (GRACE_S if closed else SILENT_S)
+        connected = any(not each.is_closing() for each in self.connections)
+        if connected and self.call is not None and not self.call[1].done():
+            return False  # it waits for a result
+        return silent > (GRACE_S if self.connections and not connected else SILENT_S)
 
     async def close(self) -> None:
         """Gives the desktop back."""
         await self.client.session.close()
-        for task in (self.begun, *(self.call[1:] if self.call else ())):
+        tasks = [self.begun] if self.call is None else [self.begun, self.call[1]]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(self.begun, *(self.call[1:] if self.call else ()), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class OrsServer:
@@ -265,7 +267,6 @@ async def _done(client: OrsClient, asked: OrsCall) -> dict[str, Any]:
         seen = await client.client.perform(asked.name, asked.input)
     except (RequestRefused, WrongRequest) as refused:
         return {"ok": False, "error": str(refused)}
-    words = "\n".join(text for text in (seen.result, seen.told) if text)
     record = seen.record
     told: dict[str, Any] = {"steps": seen.steps, "told": seen.told}
     if record is not None:
@@ -273,7 +274,7 @@ async def _done(client: OrsClient, asked: OrsCall) -> dict[str, Any]:
     return {
         "ok": True,
         "output": {
-            "blocks": await _blocks(seen, words or f"step {seen.steps}"),
+            "blocks": await _blocks(seen, seen.words),
             "metadata": told,
             "reward": None if record is None else record.score,
             "finished": seen.done,

@@ -55,6 +55,11 @@ class AfterAnswer:
     def done(self) -> bool:
         return self.record is not None
 
+    @property
+    def words(self) -> str:
+        """What became of the answer."""
+        return "\n".join(text for text in (self.result, self.told) if text) or f"step {self.steps}"
+
 
 class RemoteAgent:
     """The client as an agent that runs its own loop: it takes the computer, and leaves it when it goes away."""
