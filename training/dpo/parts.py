@@ -21,8 +21,9 @@ from eval.desktop import Expected
 from eval.prompts import PromptBuilder
 from eval.scores.stats import Estimate, by_cluster
 from eval.scores.summary import MetricRow, row
+from training.common.accumulation import Counts, StepShares
 from training.common.measuring.in_training import Scores, undisturbed
-from training.common.measuring.validation import Counts, HeldOutLoss, StepShares, spread_places
+from training.common.measuring.validation import HeldOutLoss, spread_places
 from training.common.reporting import leave_sigterm_to_the_trainer
 from training.data.faults import BadSample
 from training.data.pairs.store import Pair, Pairs

@@ -12,7 +12,8 @@ from transformers import Trainer
 
 from eval.config import ConfigError
 from eval.config.progress import metric
-from training.common.measuring.validation import HeldOutLoss, StepShares, spread_places
+from training.common.accumulation import StepShares
+from training.common.measuring.validation import HeldOutLoss, spread_places
 from training.common.reporting import leave_sigterm_to_the_trainer
 from training.data.faults import BadSample
 from training.data.pairs.store import Pairs

@@ -5,6 +5,7 @@ judge because something around it broke (a judge's server is gone). See `base.Re
 """
 
 from training.rewards.base import RewardFunction, SampledAnswer
-from training.rewards.loading import Reward, RewardSpec, Scores, load, score
+from training.rewards.loading import Reward, RewardSpec, load
+from training.rewards.scoring import Scores, score
 
 __all__ = ["Reward", "RewardFunction", "RewardSpec", "SampledAnswer", "Scores", "load", "score"]

@@ -14,7 +14,7 @@ import pytest
 from launcher.results import training_records as reading
 from tests.support.documented import ROOT
 from tests.unit.rl.test_records import EVERY_KIND, lines
-from training.rl.records.entries import (
+from training.rl.records.record_writer import (
     RecordWriter,
 )
 
@@ -23,7 +23,7 @@ from training.rl.records.entries import (
 def test_a_killed_writer_loses_no_line_that_it_wrote(tmp_path: Path, after: int) -> None:
     """SIGKILL while it writes: every line of which it told on its output is there."""
     program = (
-        "import sys\nfrom pathlib import Path\nfrom training.rl.records.entries import *\n"
+        "import sys\nfrom pathlib import Path\nfrom training.rl.records.record_writer import *\n"
         "writer = RecordWriter(Path(sys.argv[1]), piece=2000)\n"
         "for step in range(10**9):\n"
         "    writer.write(StepEntry(phase='train', step=step, metrics={}, time=0.0))\n"
@@ -46,7 +46,7 @@ def test_a_killed_writer_loses_no_line_that_it_wrote(tmp_path: Path, after: int)
 def test_a_full_disk_leaves_half_a_line_at_the_end_of_a_piece_only(tmp_path: Path) -> None:
     """The system takes a part of a line and refuses the rest; later there is room again."""
     program = (
-        "import resource, sys\nfrom pathlib import Path\nfrom training.rl.records.entries import *\n"
+        "import resource, sys\nfrom pathlib import Path\nfrom training.rl.records.record_writer import *\n"
         "writer = RecordWriter(Path(sys.argv[1]))\nstep = 0\n"
         "def tell():\n"
         "    global step\n"
@@ -88,7 +88,7 @@ def test_reading_needs_neither_training_nor_eval_nor_torch(tmp_path: Path) -> No
 
 def test_writing_needs_no_torch() -> None:
     program = (
-        "import sys, training.rl.records.entries\n"
+        "import sys, training.rl.records.record_writer\n"
         "print([n for n in ('torch', 'trl', 'transformers') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -36,7 +36,8 @@ from training.data.chat import ChatSamples
 from training.data.faults import Faults
 from training.data.packed.store import Counts, DatasetManifest, Pack, Shard, read_manifest, schema
 from training.data.pairs.store import Pair, read_pairs
-from training.rl.records.entries import PieceEntry, RecordWriter
+from training.rl.records.entries import PieceEntry
+from training.rl.records.record_writer import RecordWriter
 
 PAGE = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
 SIZE = (320, 200)

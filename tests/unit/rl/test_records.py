@@ -16,12 +16,10 @@ from launcher.spec.model import Output
 from launcher.store.file import FileStore
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
 from training.rl.records.entries import (
-    SCHEMA_VERSION,
     ActionEntry,
     Entry,
     GroupEntry,
     ObservationEntry,
-    RecordWriter,
     RolloutEntry,
     StatusEntry,
     StepEntry,
@@ -29,6 +27,7 @@ from training.rl.records.entries import (
     TurnEntry,
     ValidationEntry,
 )
+from training.rl.records.record_writer import SCHEMA_VERSION, RecordWriter
 
 PLACE: dict[str, Any] = {"phase": "train", "step": 3, "group": 1, "rollout": 2}
 EVERY_KIND: list[Entry] = [

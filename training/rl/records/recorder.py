@@ -28,7 +28,6 @@ from training.rl.records.entries import (
     Entry,
     GroupEntry,
     ObservationEntry,
-    RecordWriter,
     RolloutEntry,
     StatusEntry,
     StepEntry,
@@ -36,6 +35,7 @@ from training.rl.records.entries import (
     TurnEntry,
     ValidationEntry,
 )
+from training.rl.records.record_writer import RecordWriter
 from training.rl.rollouts.generation import PlayedRollout, RolloutGeneration
 
 
