@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from eval.records.task_record import TaskRecord
+from eval.scores.picture import draw
 from eval.scores.stats import (
     FEW,
     FEW_NEAR_AN_END,
@@ -209,9 +210,16 @@ def _pass_at(records: Sequence[TaskRecord]) -> list[tuple[str, Estimate | None]]
 
 
 def write_summary(path: Path, rows: Sequence[MetricRow]) -> None:
+    """Writes summary.json and, where it has a rate, summary.png beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if (picture := draw(rows)) is not None:
+        _write(path.with_suffix(".png"), picture)
+    _write(path, json.dumps(msgspec.to_builtins(rows), indent=1).encode() + b"\n")
+
+
+def _write(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(msgspec.to_builtins(rows), indent=1) + "\n", encoding="utf-8")
+    temporary.write_bytes(content)
     temporary.replace(path)
 
 

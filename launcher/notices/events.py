@@ -26,7 +26,8 @@ def notice_key(store: str, run: str, event: str) -> str:
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One thing to tell. `event`: ended, budget or collapse; `state`: of the run when it was found."""
+    """One thing to tell. `event`: ended, budget or collapse; `state`: of the run when it was found; `picture`: a PNG of
+    what the run measured, for the ways that take one."""
 
     run: str
     event: str
@@ -34,6 +35,7 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
     store: str
     labels: dict[str, str] = {}
+    picture: bytes = b""
 
     @property
     def key(self) -> str:
@@ -54,12 +56,19 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def ended(
-    run: str, state: str, reason: str, detail: str, store: str, labels: Mapping[str, str], headline: str = ""
+    run: str,
+    state: str,
+    reason: str,
+    detail: str,
+    store: str,
+    labels: Mapping[str, str],
+    headline: str = "",
+    picture: bytes = b"",
 ) -> Notice:
-    """`headline`: the figure that the run measured, if any."""
+    """`headline`, `picture`: the figure that the run measured, and a PNG of it, if any."""
     why = ": ".join(filter(None, (reason if reason != state else "", _short(detail))))
     text = f"{run} {state}{f' ({why})' if why else ''}{f': {_short(headline)}' if headline else ''}"
-    return Notice(run, ENDED, state, text, store, dict(labels))
+    return Notice(run, ENDED, state, text, store, dict(labels), picture)
 
 
 def budget(run: str, share: float, state: str, store: str, labels: Mapping[str, str]) -> Notice:

@@ -36,8 +36,8 @@ SENT, UNSENT, BUSY, GIVEN_UP, BEFORE = "sent", "unsent", "busy", "given up", "se
 
 
 class NoticeBegun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody is about to send. `version` 2 says what is told, under which key and how (webhook, command, mail); a
-    record of before has none of it."""
+    """Somebody is about to send. `version` 2 says what is told, under which key and how (the channel's way); a record
+    of before has none of it."""
 
     by: str
     time: float
@@ -158,8 +158,8 @@ def send_notice(
     way: str = "",
 ) -> tuple[str, str]:
     """Sends a notice by a channel if that is due. `send` returns what went wrong, "" if nothing did. Returns (what was
-    done: sent, unsent, busy, given up, sent before; why). `way` is noted: webhook, command or mail. Raises Unreachable
-    when the store does not answer."""
+    done: sent, unsent, busy, given up, sent before; why). `way`, the channel's, is noted. Raises Unreachable when
+    the store does not answer."""
     number = due(known.get((notice.event, channel)), store.now())
     if isinstance(number, str):
         return number, ""

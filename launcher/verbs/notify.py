@@ -20,7 +20,7 @@ from launcher.notices.channels import SecretOf
 from launcher.notices.events import Notice
 from launcher.results.read import StoredOutput, open_output, read_metrics
 from launcher.results.text import headline
-from launcher.spec.check.notify import COLLAPSE, NoticeChannel
+from launcher.spec.check.notify import COLLAPSE, PICTURED, NoticeChannel
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
@@ -30,6 +30,9 @@ from launcher.verbs.status import Line, list_runs, read_lines
 
 WITHIN: Final = 86400.0  # seconds: what ended longer ago is not told any more
 COLLAPSED: Final = "collapse.json"
+PICTURE: Final = "summary.png"
+MOST: Final = 1_000_000  # bytes of a picture: a run wrote it, and it may be anything
+PNG: Final = b"\x89PNG\r\n\x1a\n"
 SHOWN: Final = (ledger.SENT, ledger.UNSENT, ledger.GIVEN_UP)
 
 
@@ -78,7 +81,7 @@ class Notifier:
         return rows
 
     def _about(self, line: Line, now: float, plan: bool) -> list[Notified]:
-        found = list(notices(self.store, line, now))
+        found = list(notices(self.store, line, now, pictures=any(one.way in PICTURED for one in self.by.values())))
         told = ledger.tries(self.store, line.run) if found else {}
         # asked after the tries were read: who deletes a run writes this record first, then deletes what was told
         if line.final and self.store.head(RunKeys(line.run).deleted) is not None:
@@ -112,12 +115,12 @@ class Notifier:
             return str(error)
 
 
-def notices(store: Store, line: Line, now: float) -> Iterator[Notice]:
-    """What there is to tell of a run at `now`, the store's time."""
+def notices(store: Store, line: Line, now: float, *, pictures: bool = False) -> Iterator[Notice]:
+    """What there is to tell of a run at `now`, the store's time; with `pictures` also what a run has drawn."""
     if line.final:
         output = _results(store, line)
-        figure = _headline(output)
-        yield events.ended(line.run, line.state, line.reason, line.detail, store.url, line.labels, figure)
+        figure, picture = _headline(output), _picture(output) if pictures else b""
+        yield events.ended(line.run, line.state, line.reason, line.detail, store.url, line.labels, figure, picture)
         if (told := _collapse(output)) is not None:
             yield events.collapse(line.run, told, line.state, store.url, line.labels)
         return
@@ -147,6 +150,21 @@ def _headline(output: StoredOutput | None) -> str:
         raise
     except SlipwayError:
         return ""
+
+
+def _picture(output: StoredOutput | None) -> bytes:
+    """The picture of what the run measured; b"" without one, or where the file is damaged, no PNG or too large. Raises
+    Unreachable."""
+    entry = None if output is None else output.manifest.files.get(PICTURE)
+    if output is None or entry is None or entry.size > MOST:
+        return b""
+    try:
+        body = output.read(PICTURE)
+    except Unreachable:
+        raise
+    except SlipwayError:
+        return b""
+    return body if body.startswith(PNG) else b""
 
 
 def _collapse(output: StoredOutput | None) -> dict[str, Any] | None:

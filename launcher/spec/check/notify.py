@@ -17,18 +17,22 @@ FAILED: Final = "failed"
 BUDGET: Final = "budget"
 COLLAPSE: Final = "collapse"
 EVENTS: Final = (ENDED, FAILED, BUDGET, COLLAPSE)
-WAYS: Final = ("webhook", "command", "mail")
+WAYS: Final = ("webhook", "slack", "command", "mail")
+PICTURED: Final = ("slack", "mail")  # ways that take the picture of an evaluation's result
 
 
 class NoticeChannel(msgspec.Struct, frozen=True):
-    """One way to tell people. Exactly one of webhook, command, mail is set.
+    """One way to tell people. Exactly one of webhook, slack, command, mail is set.
 
     webhook  the name of the secret that holds the address
+    slack    the id of a channel, to which a bot posts; `token` names the secret that holds the bot's token
     labels   only runs with these labels
     """
 
     on: tuple[str, ...] = (ENDED, BUDGET, COLLAPSE)
     webhook: str = ""
+    slack: str = ""
+    token: str = ""
     command: tuple[str, ...] = ()
     mail: tuple[str, ...] = ()
     labels: dict[str, str] = {}
@@ -46,7 +50,7 @@ class SecretName(msgspec.Struct, frozen=True):
     def check(self, value: Any, route: Route, at: Context) -> Any:
         if type(value) is str and re.fullmatch(VARIABLE.pattern, value):
             return value
-        kept = "letters, digits and _; `launcher secrets set NAME` keeps the address"
+        kept = "letters, digits and _; `launcher secrets set NAME` keeps the value"
         at.problem(route, "is not the name of a secret", kept)
         return INVALID
 
@@ -67,14 +71,19 @@ class ChannelType(msgspec.Struct, frozen=True):
             what = f"has {' and '.join(given)}" if given else "has no way to tell anybody"
             at.problem(route, what, f"exactly one of {', '.join(WAYS)}")
             return INVALID
+        if ("slack" in value) != ("token" in value):
+            at.problem(route, "has only one of slack and token", "slack: ID_OF_A_CHANNEL with token: NAME_OF_A_SECRET")
+            return INVALID
         return checked
 
     def schema(self) -> dict[str, Any]:
-        return {**self.fields.schema(), "oneOf": [{"required": [way]} for way in WAYS]}
+        return {**self.fields.schema(), "oneOf": [{"required": [way]} for way in WAYS],
+                "dependentRequired": {"slack": ["token"], "token": ["slack"]}}  # fmt: skip
 
 
 CHANNEL: Final = Text("a channel's name", r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?", "a-z, 0-9, and - or _ within", 40)
 _ADDRESS: Final = Text("an address", r"[^\s@,;<>\"()-][^\s@,;<>\"()]*@[^\s@,;<>\"()]+", "name@host")
+_SLACK: Final = Text("a channel's id", r"[CGD][A-Z0-9]{5,}", "C0123456789, as Slack shows it below a channel's details")
 NOTIFY: Final = MapOf(
     CHANNEL,
     ChannelType(
@@ -82,6 +91,8 @@ NOTIFY: Final = MapOf(
             "a channel",
             Field("on", ListOf(Choice(EVENTS), least=1), "what is told", "[ended, budget, collapse]"),
             Field("webhook", SecretName(), "the secret with the address of a Slack-compatible webhook", "none"),
+            Field("slack", _SLACK, "the id of a Slack channel, to which the bot of `token` posts", "none"),
+            Field("token", SecretName(), "the secret with the token of a Slack bot", "none"),
             Field(
                 "command",
                 ListOf(Text(numbers=True), least=1),

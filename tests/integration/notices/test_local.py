@@ -149,12 +149,18 @@ def test_reap_tells_what_nobody_told(tmp_path: Path, slack: Receiver) -> None:
         (
             "{team: {webhook: 'https://hooks.example.com/services/T0/x9-secret-part'}}",
             "slipway.yaml:3:26: notify.team.webhook: is not the name of a secret; allowed: letters, digits and _; "
-            "`launcher secrets set NAME` keeps the address",
+            "`launcher secrets set NAME` keeps the value",
         ),
         ("{team: {}}", "slipway.yaml:3:16: notify.team: has no way to tell anybody; allowed: exactly one of webhook, "
-         "command, mail"),
+         "slack, command, mail"),
         ("{team: {mail: [a@x.com], command: [b]}}", "slipway.yaml:3:16: notify.team: has command and mail; allowed: "
-         "exactly one of webhook, command, mail"),
+         "exactly one of webhook, slack, command, mail"),
+        ("{team: {slack: C0123456789}}", "slipway.yaml:3:16: notify.team: has only one of slack and token; allowed: "
+         "slack: ID_OF_A_CHANNEL with token: NAME_OF_A_SECRET"),
+        ("{team: {slack: '#general', token: BOT}}", "slipway.yaml:3:24: notify.team.slack: `#general` is not a "
+         "channel's id; allowed: C0123456789, as Slack shows it below a channel's details"),
+        ("{team: {slack: C0123456789, token: x9-secret-part}}", "slipway.yaml:3:44: notify.team.token: is not the "
+         "name of a secret; allowed: letters, digits and _; `launcher secrets set NAME` keeps the value"),
         ("{team: {mail: [-oQ/tmp@x.com]}}", "slipway.yaml:3:24: notify.team.mail[0]: `-oQ/tmp@x.com` is not an "
          "address; allowed: name@host"),
         ("{team: {webhook: A, on: [end]}}", "slipway.yaml:3:34: notify.team.on[0]: `end` is not known (did you mean "

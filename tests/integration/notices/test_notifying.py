@@ -11,12 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
+from eval.scores.picture import draw
+from eval.scores.stats import rate
+from eval.scores.summary import row
 from launcher.errors import NotFound
 from launcher.notices import ledger
 from launcher.protocol.records import Beat, Deleted
@@ -30,7 +34,7 @@ from launcher.userdata.cache import Cache
 from launcher.verbs.notify import Notified, Notifier
 from tests.support.crashing import CrashingStore
 from tests.support.fakerun import FakeAttempt, eval_files, fake_job, write_run
-from tests.support.receiver import Receiver
+from tests.support.receiver import SECRET_PATH, Receiver
 
 URL = "TEAM_URL"
 TEAM = {"team": NoticeChannel(webhook=URL)}
@@ -384,14 +388,96 @@ def test_mail_goes_through_the_systems_sendmail(
     run = write_failed(store)
     rows = Notifier(store, {"own": NoticeChannel(mail=("a@example.com", "b@example.com"))}, str).once(cache)
     assert [row.did for row in rows] == ["sent"]
-    from email import message_from_bytes, policy
-
     mail = message_from_bytes((tmp_path / "mail").read_bytes(), policy=policy.default)
     assert (tmp_path / "words").read_text().split() == ["-i", "-t"]
     assert mail["To"] == "a@example.com, b@example.com"
     assert mail["Subject"] == f"{run} failed (user_error: exit code 3 <& done>)"
     assert mail["Message-ID"].endswith("@slipway>")
     assert f"launcher status {run}" in mail.get_content()
+
+
+TOKEN = "xoxb-not-a-real-token"
+BOT = {"team": NoticeChannel(slack="C0123456789", token="BOT_TOKEN")}
+
+
+@pytest.fixture
+def api(slack: Receiver, monkeypatch: pytest.MonkeyPatch) -> Receiver:
+    """Slack's Web API, as https://docs.slack.dev/reference/methods describes the three methods."""
+    base = slack.url.removesuffix(SECRET_PATH)
+    upload = {"ok": True, "upload_url": f"{base}/upload/v1/ABC", "file_id": "F044GKUHN9Z"}
+    answers: dict[str, Any] = {"/api/files.getUploadURLExternal": upload}
+    slack.says = lambda path: json.dumps(answers.get(path, {"ok": True})).encode()
+    monkeypatch.setattr("launcher.notices.channels.SLACK", f"{base}/api/")
+    return slack
+
+
+def measured(store: Store, picture: bytes | None = None) -> tuple[str, bytes]:
+    """A run that has evaluated, and the picture that it kept: one that `eval` draws."""
+    files = eval_files([True] * 3 + [False] + [None])
+    if picture is None:
+        picture = draw(
+            [row("success", rate([3], [4]), benchmark="login", version="1", split="test", infra=1, seed=0, agent="a")]
+        )
+        assert picture is not None
+    files["summary.png"] = picture
+    job = fake_job("eval", outputs={"results": Output()})
+    return write_run(store, job, [just_now(outputs={"results": files})]), picture
+
+
+def test_a_slack_bot_posts_the_figure_with_its_picture(store: Store, api: Receiver, cache: Cache) -> None:
+    run, picture = measured(store)
+    rows = Notifier(store, BOT, {"BOT_TOKEN": TOKEN}.__getitem__).once(cache)
+    assert [(row.did, row.channel) for row in rows] == [("sent", "team")]
+    asked, uploaded, posted = api.arrived
+    assert (asked.path, asked.body["length"]) == ("/api/files.getUploadURLExternal", str(len(picture)))
+    assert (uploaded.path, uploaded.body, uploaded.authorization) == ("/upload/v1/ABC", picture, None)
+    assert posted.path == "/api/files.completeUploadExternal"
+    assert json.loads(posted.body["files"]) == [{"id": "F044GKUHN9Z", "title": run}]
+    assert posted.body["channel_id"] == "C0123456789"
+    assert posted.body["initial_comment"] == f"{run} succeeded: login success 75.0 % (30.1 – 95.4 %) of 4, 1 infra"
+    assert [one.authorization for one in (asked, posted)] == [f"Bearer {TOKEN}"] * 2
+    kept = b"".join(store.get(meta.key) for meta in store.scan("runs/"))
+    assert TOKEN.encode() not in kept
+    assert TOKEN not in str(rows)
+
+
+@pytest.mark.parametrize("picture", [b"<svg>", b"\x89PNG\r\n\x1a\n" + bytes(1_000_000)], ids=["no PNG", "too large"])
+def test_a_picture_that_is_none_is_not_sent(store: Store, api: Receiver, cache: Cache, picture: bytes) -> None:
+    run, _ = measured(store, picture=picture)
+    Notifier(store, BOT, {"BOT_TOKEN": TOKEN}.__getitem__).once(cache)
+    text = f"{run} succeeded: login success 75.0 % (30.1 – 95.4 %) of 4, 1 infra"
+    sent = [("/api/chat.postMessage", {"channel": "C0123456789", "text": text})]
+    assert [(one.path, one.body) for one in api.arrived] == sent
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (b'{"ok": false, "error": "not_in_channel"}', "files.getUploadURLExternal: not_in_channel"),
+        (b"<html>sign in", "files.getUploadURLExternal: the answer is no JSON object"),
+        (b'{"ok": true}', "no connection: ValueError"),
+    ],
+)
+def test_what_slack_refuses_is_said(store: Store, api: Receiver, cache: Cache, says: bytes, why: str) -> None:
+    """Slack answers 200 to what it refuses."""
+    measured(store)
+    api.says = lambda path: says
+    rows = Notifier(store, BOT, {"BOT_TOKEN": TOKEN}.__getitem__).once(cache)
+    assert [(row.did, row.detail) for row in rows] == [("unsent", why)]
+
+
+def test_a_mail_has_the_picture(store: Store, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "sendmail"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat > {tmp_path}/mail\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    _, picture = measured(store)
+    Notifier(store, {"own": NoticeChannel(mail=("a@example.com",))}, str).once(cache)
+    mail = message_from_bytes((tmp_path / "mail").read_bytes(), policy=policy.default)
+    assert [(part.get_content_type(), part.get_content()) for part in mail.iter_attachments()] == [
+        ("image/png", picture)
+    ]
 
 
 def test_a_dry_run_sends_and_writes_nothing(store: Store, slack: Receiver, cache: Cache) -> None:
