@@ -2,13 +2,17 @@
 # Runs `make test`, or another command, where nothing is installed but Debian's python3, python3-venv, make and
 # ca-certificates: in a chroot, as a user that is not root, without git, gcc, Go and X.
 #
-#   tools/bare_chroot.sh FOLDER [COMMAND...]     # root; needs Debian's mmdebstrap, git and about 10 GB in FOLDER
+#   tools/bare_chroot.sh [--release NAME] FOLDER [COMMAND...]   # root; needs Debian's mmdebstrap, git and about 10 GB in FOLDER
 #
-# The chroot is made once, from this machine's own package sources; the commit that is checked out here is laid into it
-# each time, and what an earlier command installed there (.venv) stays. Remove FOLDER for a fresh machine.
+# The chroot is made once, from this machine's own package sources, of its release of Debian or of NAME (trixie has
+# Python 3.13). The commit that is checked out here is laid into it each time, and what an earlier command installed
+# there (.venv) stays. Remove FOLDER for a fresh machine.
 # How this machine reaches its package registry (pip's and uv's settings, proxies, certificates) is taken along.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
+. /etc/os-release
+release=$VERSION_CODENAME
+if [ "$1" = --release ]; then release=$2 && shift 2; fi
 folder=$(realpath -m "$1")
 shift
 (($#)) || set -- make test
@@ -16,16 +20,18 @@ user=newcomer
 clone=$folder/home/$user/slipway
 
 if [ ! -e "$folder/etc/debian_version" ]; then
-  options=$(mktemp)
-  trap 'rm -f "$options"' EXIT
+  made=$(mktemp -d)
+  trap 'rm -rf "$made"' EXIT
+  options=$made/options
   apt-config dump Acquire >"$options"
   sources=()
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
-    [ -s "$file" ] && sources+=("$file")
+    [ -s "$file" ] || continue
+    sources+=("$made/${file##*/}") # mmdebstrap tells the two formats apart by the name
+    sed "s/\b$VERSION_CODENAME\b/$release/g" "$file" >"${sources[-1]}"
   done
-  . /etc/os-release
   mmdebstrap --quiet --mode=root --variant=minbase --include=python3,python3-venv,make,ca-certificates \
-    --aptopt="$options" "$VERSION_CODENAME" "$folder" "${sources[@]}"
+    --aptopt="$options" "$release" "$folder" "${sources[@]}"
   chroot "$folder" useradd --create-home --shell /bin/bash "$user"
 fi
 

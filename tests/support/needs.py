@@ -69,6 +69,7 @@ TOOLS: Final = {
     "isolation": Tool("rights to isolate desktops", "run the tests as root"),
     "kubectl": Tool("kubectl", "tools/build-cluster.sh kubectl (needs Go), or your system's package"),
     "lambda": Tool("the clients of Lambda Cloud", "make lambda-env", (".venv-lambda/bin/python",)),
+    "mmdebstrap": Tool("mmdebstrap", _debian("mmdebstrap", "git"), ("mmdebstrap", "git")),
     "office": Tool("LibreOffice", "sudo make office-tools", ("soffice", "/usr/lib/libreoffice/program/libswlo.so")),
     "osworld": Tool("OSWorld's package", "make osworld-env", (".venv-osworld/bin/python",)),
     "postgres": Tool("PostgreSQL", _debian("postgresql")),
