@@ -35,7 +35,8 @@ from eval.prompts import PastStep, PromptConfig
 from eval.records.task_record import Count, TaskRecord
 from eval.rollout.single_screens import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.scores.stats import rate
-from eval.scores.summary import MetricRow, row, table, write_summary
+from eval.scores.summary import MetricRow, row, table
+from eval.scores.summary_file import write_summary
 
 BENCHMARK: Final = "agentnetbench"
 

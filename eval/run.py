@@ -33,7 +33,8 @@ from eval.rollout.loop import Rollout, RolloutLimits, check_interface, rollout
 from eval.rollout.rank_sharing import ranks_here
 from eval.rollout.task_run import hacker_gains
 from eval.scores import arms
-from eval.scores.summary import MetricRow, summarise, table, write_summary
+from eval.scores.summary import MetricRow, summarise, table
+from eval.scores.summary_file import write_summary
 
 __all__ = ["ENVIRONMENTS", "EvaluatedTasks", "RunConfig", "environment", "evaluate", "main"]
 

@@ -34,7 +34,8 @@ from eval.prompts import PromptBuilder, PromptConfig
 from eval.records.task_record import Count, TaskRecord
 from eval.rollout.single_screens import ScreenQuestion, ask, open_answers, require_an_answer
 from eval.scores.stats import Estimate, by_cluster, rate
-from eval.scores.summary import MetricRow, row, table, write_summary
+from eval.scores.summary import MetricRow, row, table
+from eval.scores.summary_file import write_summary
 
 BENCHMARK: Final = "screenspot"
 

@@ -35,7 +35,8 @@ from eval.records.task_record import RECORDS, Count, TaskRecord
 from eval.rollout.single_screens import ANSWERS, Asked, ScreenQuestion, ask, open_answers, require_an_answer
 from eval.scores import arms
 from eval.scores.stats import Estimate, by_cluster
-from eval.scores.summary import MetricRow, row, table, write_summary
+from eval.scores.summary import MetricRow, row, table
+from eval.scores.summary_file import write_summary
 
 # `eval` imports nothing of `training`, which knows packed datasets: it is found by name, as a user's own environment is
 READER: Final = "training.data.held_out:open_steps"

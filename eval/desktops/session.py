@@ -120,6 +120,7 @@ class DesktopSession:
         self._windows = 0
         self._renewed: list[Callable[[], Awaitable[object]]] = []
         self._site: WebSite | None = None
+        self._browser_end: socket.socket
         self._changed = asyncio.Condition()
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
@@ -143,6 +144,11 @@ class DesktopSession:
         await self.stop()
 
     @property
+    def own_network(self) -> bool:
+        """Whether the desktop's programs have a network of their own, and cannot reach this machine's loopback."""
+        return self.options.network == "none" and "network" in self.isolation.namespaces
+
+    @property
     def terminal_offered(self) -> bool:
         """Whether this session starts programs in which the agent can type commands."""
         return self.options.terminal == "always" or self.isolation.complete
@@ -163,8 +169,12 @@ class DesktopSession:
         assert self._failure
         return self._failure
 
-    async def run(self, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Program:
-        """Starts a program on the desktop, in its home. Raises NotOffered, ProgramNotStarted, what `check` raises."""
+    async def run(
+        self, argv: Sequence[str], environ: Mapping[str, str] | None = None, *, debugged: bool = False
+    ) -> Program:
+        """Starts a program on the desktop, in its home; a `debugged` one is a browser, and `browser_socket` reaches it.
+
+        Raises NotOffered, ProgramNotStarted, what `check` raises."""
         self.check()
         if PurePath(argv[0]).name in TERMINALS and not self.terminal_offered:
             raise NotOffered(
@@ -174,7 +184,7 @@ class DesktopSession:
         self._number += 1
         answer: asyncio.Future[Program] = asyncio.get_running_loop().create_future()
         self._starting[self._number] = (argv, answer)
-        await self._tell(start=self._number, argv=list(argv), environ=dict(environ or {}))
+        await self._tell(start=self._number, argv=list(argv), environ=dict(environ or {}), debugged=debugged)
         return await self._or_failure(answer)
 
     async def windows(self, count: int, limit_s: float = START_LIMIT_S) -> None:
@@ -211,10 +221,13 @@ class DesktopSession:
         it ends with the desktop. Raises SetupFailed."""
         self.check()
         await self._end_site()
-        apart = self.options.network == "none" and "network" in self.isolation.namespaces
-        join = await asyncio.to_thread(namespaces_of, self.processes["guest"]) if apart else []
+        join = await asyncio.to_thread(namespaces_of, self.processes["guest"]) if self.own_network else []
         self._site = await WebSite.start(module, {**order, "join": join, "drop": bool(self.isolation.users)})
         return self._site
+
+    def browser_socket(self) -> socket.socket:
+        """A socket to the browser that was started with `debugged`, whichever that is now; who asks closes it."""
+        return self._browser_end.dup()
 
     @property
     def site(self) -> WebSite | None:
@@ -252,6 +265,7 @@ class DesktopSession:
         keeper, self._keeper = self._keeper, None
         if keeper is None:
             return
+        self._browser_end.close()
         with contextlib.suppress(OSError):  # it may have gone before
             self._writer.write_eof()
         try:
@@ -292,11 +306,18 @@ class DesktopSession:
         self._folder.chmod(0o711)  # the desktop's user passes through it to the sockets
         self._programs, self._starting, self._unviewed, self._windows = {}, {}, [], 0
         ours, theirs = socket.socketpair()
+        self._browser_end, browser_end = socket.socketpair()
         trouble = tempfile.TemporaryFile()  # noqa: SIM115 the reading task closes it
-        with theirs:
-            command = keeper_command("keeper", json.dumps(self._order()))
+        with theirs, browser_end:
+            inherited = browser_end.fileno()
+            command = keeper_command("keeper", json.dumps({**self._order(), "browser": inherited}))
             self._keeper = subprocess.Popen(
-                command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=trouble, start_new_session=True
+                command,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=trouble,
+                start_new_session=True,
+                pass_fds=(inherited,),
             )
         lines, self._writer = await asyncio.open_connection(sock=ours)
         ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

@@ -1,16 +1,13 @@
-"""summary.json: one row per metric, with its interval, the number behind it, and the infrastructure failures."""
+"""The rows of summary.json: one per metric, with its interval, the number behind it, and infrastructure failures."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from eval.records.task_record import TaskRecord
-from eval.scores.picture import draw
 from eval.scores.stats import (
     FEW,
     FEW_NEAR_AN_END,
@@ -207,20 +204,6 @@ def _pass_at(records: Sequence[TaskRecord]) -> list[tuple[str, Estimate | None]]
             values.append((some[0].cluster or f"{some[0].task_id} {some[0].seed}", value))
         rows.append((f"pass_all/{many}", by_cluster(values)))
     return rows
-
-
-def write_summary(path: Path, rows: Sequence[MetricRow]) -> None:
-    """Writes summary.json and, where it has a rate, summary.png beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if (picture := draw(rows)) is not None:
-        _write(path.with_suffix(".png"), picture)
-    _write(path, json.dumps(msgspec.to_builtins(rows), indent=1).encode() + b"\n")
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def table(rows: Sequence[MetricRow]) -> str:

@@ -25,7 +25,8 @@ from eval.config import help as config_help
 from eval.episodes import Episode
 from eval.prompts import PromptConfig
 from eval.scores.stats import Estimate, by_cluster
-from eval.scores.summary import row, table, write_summary
+from eval.scores.summary import row, table
+from eval.scores.summary_file import write_summary
 from training.data.faults import BadSample, Faults
 from training.data.pairs.human import Place, step_of
 from training.data.pairs.human import ratings as read_ratings

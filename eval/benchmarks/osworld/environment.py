@@ -259,6 +259,7 @@ class PublicScene:
                 token=desktop.token,
                 cache=self.cache,
                 screen=desktop.screen,
+                browser=desktop.browser,
             )
         assert verdict.score is not None
         detail["evaluators"] = f"desktop-env {verdict.package}"

@@ -9,6 +9,7 @@ It knows nothing of the rest of this package, which that interpreter does not ha
     cache           folder for the files of getters; what the task's set-up left there
     screen          width and height in pixels
     last_action     `FAIL` where the agent gave up
+    browser_port    of this machine, the debugging port of the desktop's browser; none: that of the public harness
 
 The answer is one JSON object on the standard output, and all that the package prints goes to the standard error:
 
@@ -122,6 +123,14 @@ class AbsentPackage(types.ModuleType):
         raise ImportError(text)
 
 
+def known_hosts() -> None:
+    """Has endings of hosts read from the list that comes with the package `tldextract`: it would fetch the newest one,
+    and the same page could be judged otherwise on another day."""
+    if importlib.util.find_spec("tldextract") is not None:
+        package: Any = importlib.import_module("tldextract")
+        package.extract = package.TLDExtract(cache_dir=None, suffix_list_urls=())
+
+
 def desktop(order: dict[str, Any]) -> Any:
     """A `DesktopEnv` of the public package that starts no machine: the desktop is there. Its `evaluate` is theirs."""
     from desktop_env.controllers.python import PythonController
@@ -139,7 +148,8 @@ def desktop(order: dict[str, Any]) -> Any:
     class JudgedDesktop(DesktopEnv):  # type: ignore[misc]
         def __init__(self) -> None:
             self.vm_ip, self.server_port = place.hostname, place.port
-            self.chromium_port, self.vlc_port = 9222, 8080  # as the public harness has them
+            self.chromium_port = order.get("browser_port", 9222)  # both as the public harness has them
+            self.vlc_port = 8080
             self.controller = PythonController(self.vm_ip, self.server_port)
             self.controller.retry_interval = 0  # seconds; the server is here, and an answer stays the same
             self.setup_controller = NoSteps()
@@ -161,6 +171,7 @@ def judged(order: dict[str, Any]) -> dict[str, Any]:
     score = raised = None
     try:
         watch.start()
+        known_hosts()
         score = float(desktop(order).evaluate())
         if not 0.0 <= score <= 1.0:
             watch.failed(f"the score {score} is not between 0 and 1")

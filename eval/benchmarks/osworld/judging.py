@@ -9,13 +9,14 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from eval.benchmarks.osworld import judge_program
 from eval.benchmarks.osworld.tasks import Fields
 from eval.desktop import BrokenByAgent, CheckerFailed, InfraError, NotRunHere, SetupFailed
+from eval.desktops.server.browser_port import BrowserPort
 
 LIMIT_S: Final = 600.0
 NOBODY: Final = 65534
@@ -61,6 +62,7 @@ class PublicJudge:
         token: str | None,
         cache: Path,
         screen: tuple[int, int],
+        browser: BrowserPort | None = None,
         gave_up: bool = False,
     ) -> PublicVerdict:
         """The verdict, with a score. `cache` becomes the judge's own folder.
@@ -71,7 +73,7 @@ class PublicJudge:
         all. Raises JudgeFailed, MetricRaised, SetupFailed for what is not installed, BrokenByAgent.
         """
         self.check()
-        order = {
+        order: dict[str, Any] = {
             "address": address,
             "token": token,
             "evaluator": {name: value for name, value in evaluator.items() if name != "postconfig"},
@@ -79,10 +81,16 @@ class PublicJudge:
             "screen": screen,
             "last_action": "FAIL" if gave_up else "DONE",
         }
+        async with contextlib.AsyncExitStack() as stack:
+            if browser is not None:
+                order["browser_port"] = await stack.enter_async_context(browser.listening())
+            return await self._judge(order, cache)
+
+    async def _judge(self, order: Fields, cache: Path) -> PublicVerdict:
         try:
             return await self._verdict(order, cache)
         except MetricRaised as raised:
-            if (right := on_right_files(evaluator)) is None:
+            if (right := on_right_files(order["evaluator"])) is None:
                 raise
             with contextlib.suppress(InfraError):
                 await self._verdict({**order, "evaluator": right}, cache)

@@ -13,6 +13,7 @@ from typing import Final
 from eval.desktop import SetupFailed
 from eval.desktops.client.transport import Transport
 from eval.desktops.machines import PublicStage
+from eval.desktops.server.browser_port import BrowserPort
 from eval.desktops.stage import DesktopStage, LocalStage, ServedStage
 
 ANSWER_S: Final = 150.0  # seconds; a command of the set-up may take 120
@@ -27,7 +28,8 @@ POLL_S: Final = 0.05
 class ServedDesktop:
     """`transport` asks the server; `windows` gives how many windows there are, `asleep` whether every program
     sleeps; each gives None where nobody can tell. `timer` starts a clock: the seconds in which no program waited for a
-    processor, where that is known."""
+    processor, where that is known. `browser` is the debugging port of its browser; None where it has none for the
+    set-up and the judge alone."""
 
     address: str
     token: str | None
@@ -36,6 +38,7 @@ class ServedDesktop:
     windows: Callable[[], Awaitable[int | None]]
     asleep: Callable[[], Awaitable[bool | None]]
     timer: Callable[[], Callable[[], float]]
+    browser: BrowserPort | None = None
 
     async def rest(self) -> None:
         """Returns when the programs have nothing more to do: a program that starts shows its window long before it can
@@ -109,14 +112,18 @@ async def served(stage: DesktopStage) -> AsyncIterator[ServedDesktop]:
     def timer() -> Callable[[], float]:
         return ServedTime(watch).seconds if watch.works else _plain_timer()
 
-    service = await DesktopService.open(session, Permissions(files="guest"))
+    service = await DesktopService.open(session, Permissions(files="guest", browser=session.own_network))
     token = secrets.token_urlsafe(24)
     try:
         async with listening(make_app(service, token), "127.0.0.1:0") as address:
             transport = Transport(address, token, limit_s=ANSWER_S)
             try:
                 size = session.options.screen
-                yield ServedDesktop(address, token, size, transport, managed, asleep, timer)
+                if not session.own_network:
+                    yield ServedDesktop(address, token, size, transport, managed, asleep, timer)
+                    return
+                async with BrowserPort.of(session.browser_socket()) as browser:
+                    yield ServedDesktop(address, token, size, transport, managed, asleep, timer, browser)
             finally:
                 await transport.close()
     finally:

@@ -23,6 +23,7 @@ from eval.benchmarks.osworld.machine import LOOPBACK
 from eval.benchmarks.osworld.served import ServedDesktop
 from eval.benchmarks.osworld.tasks import Fields, SetupStep
 from eval.desktop import BrokenByAgent, DesktopGone, NotRunHere, SetupFailed
+from eval.desktops.server.browser_port import BrowserPort
 
 DOWNLOAD_S: Final = 300.0
 LAUNCH_S: Final = 15.0  # so long a launched program has for a window; it may have none
@@ -30,13 +31,11 @@ WINDOW_S: Final = 20.0  # so long a window that is to be activated has to appear
 UNTIL_S: Final = 120.0  # so long a command is repeated until it gives what it must; there it goes on for ever
 POLL_S: Final = 0.1
 UNTIL_PAUSE_S: Final = 0.3
-# needs a browser's debugging port, which the network of a desktop here does not let through, or an account
+PAGE_S: Final = 60.0  # so long a page of the set-up may load; then the set-up goes on, as there
 NOT_HERE: Final = {
-    "chrome_open_tabs": "the debugging port of google-chrome",
-    "chrome_close_tabs": "the debugging port of google-chrome",
     "update_browse_history": "google-chrome",
     "googledrive": "an account of Google Drive",
-    "login": "an account and the debugging port of google-chrome",
+    "login": "an account",
     "proxy": "a proxy for web sites",
 }
 NOT_THERE: Final = 404
@@ -74,6 +73,8 @@ class Steps:
         """All of them. Raises SetupFailed, with the step, and other InfraErrors; before judging also BrokenByAgent."""
         works: Mapping[str, Callable[[Fields], Awaitable[None]]] = {
             "activate_window": self._window,
+            "chrome_close_tabs": self._close_tabs,
+            "chrome_open_tabs": self._open_tabs,
             "change_wallpaper": self._asked("/setup/change_wallpaper", "path"),
             "close_window": self._window,
             "command": self._execute,
@@ -99,7 +100,7 @@ class Steps:
             except (KeyError, TypeError, ValueError) as error:
                 raise SetupFailed(f"{where}: its parameters: {type(error).__name__}: {error}") from None
             except SetupFailed as error:
-                raise SetupFailed(f"{where}: {error}") from None
+                raise type(error)(f"{where}: {error}") from None  # NotRunHere is one, and another outcome
 
     # Requests
 
@@ -239,6 +240,36 @@ class Steps:
     async def _sleep(self, given: Fields) -> None:
         await asyncio.sleep(float(given["seconds"]))
 
+    # The browser
+
+    def _browser(self) -> BrowserPort:
+        if self.desktop.browser is None:
+            raise NotRunHere("missing dependency: a browser's debugging port that the agent cannot reach")
+        return self.desktop.browser
+
+    async def _open_tabs(self, given: Fields) -> None:
+        """Opens each page in a new tab and waits until it is loaded; the tab that the browser began with is closed."""
+        browser = self._browser()
+        first = (await _pages(browser))[:1]
+        for url in given["urls_to_open"]:
+            target = (await browser.ask("Target.createTarget", url="about:blank"))["targetId"]
+            session = (await browser.ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+            told = await browser.ask("Page.navigate", PAGE_S, session, url=str(url))
+            if "errorText" in told:
+                self.passed_over.append(f"{url}: {told['errorText']}")
+            await _loaded(browser, session)
+            await browser.ask("Target.detachFromTarget", sessionId=session)
+        for page in first if given["urls_to_open"] else []:
+            await _close(browser, page)
+
+    async def _close_tabs(self, given: Fields) -> None:
+        """Closes the first tab of each address."""
+        browser = self._browser()
+        for url in given["urls_to_close"]:
+            same = [page for page in await _pages(browser) if _same_page(page["url"], str(url))]
+            for page in same[:1]:
+                await _close(browser, page)
+
     # Windows
 
     async def _window(self, given: Fields) -> None:
@@ -257,3 +288,42 @@ class Steps:
         if not self.judging:
             raise SetupFailed(f"no window {name} within {WINDOW_S:g} s")
         self.passed_over.append(f"no window {name}")
+
+
+async def _pages(browser: BrowserPort) -> list[Fields]:
+    """The tabs, the newest last; a browser that starts has none yet."""
+    end = time.monotonic() + LAUNCH_S
+    while True:
+        found = (await browser.ask("Target.getTargets", WINDOW_S))["targetInfos"]
+        pages = [target for target in reversed(found) if target["type"] == "page"]
+        if pages or time.monotonic() > end:
+            return pages
+        await asyncio.sleep(POLL_S)
+
+
+async def _close(browser: BrowserPort, page: Fields) -> None:
+    await browser.ask("Target.closeTarget", targetId=page["targetId"])
+    end = time.monotonic() + WINDOW_S  # a page may ask whether to leave it
+    while any(other["targetId"] == page["targetId"] for other in await _pages(browser)) and time.monotonic() < end:
+        await asyncio.sleep(POLL_S)
+
+
+async def _loaded(browser: BrowserPort, session: str) -> None:
+    end = time.monotonic() + PAGE_S
+    while time.monotonic() < end:
+        told = await browser.ask("Runtime.evaluate", session=session, expression="document.readyState")
+        if told["result"].get("value") == "complete":
+            return
+        await asyncio.sleep(POLL_S)
+
+
+def _same_page(one: str, other: str) -> bool:
+    """Whether two addresses are the same, read as the public package does: http without a scheme, no www, no slash at
+    the end of a host. It also takes every ending of a host (.com, .de) for the same, and this does not."""
+    return _address(one) == _address(other)
+
+
+def _address(url: str) -> tuple[str, str, str, str]:
+    parts = urlsplit(url.strip() if "://" in url else f"http://{url.strip()}")
+    path = "" if parts.path == "/" else parts.path
+    return parts.scheme.lower(), parts.netloc.lower().removeprefix("www."), path, parts.query

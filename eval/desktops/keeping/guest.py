@@ -12,6 +12,7 @@ them. It talks to the keeper over a socket of packets, each a JSON object:
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
@@ -59,6 +60,7 @@ class GuestPlan:
     uid         the user and group of its programs; None: this process's own
     folder      the session's folder; `folder`/bus holds the sockets and the cookie that the guest may use
     shown       more files and folders of the machine that the guest sees, read-only
+    browser     the descriptor that a debugged browser gets as 3 and 4
     """
 
     folder: str
@@ -71,6 +73,7 @@ class GuestPlan:
     temporary_size: int = 128 << 20
     files: int = 65536
     settings: dict[str, str] = field(default_factory=dict)
+    browser: int = -1
 
 
 def home_inside(plan: GuestPlan) -> str:
@@ -278,7 +281,7 @@ class Guest:
                         return
                     order = json.loads(packet)
                     if "start" in order:
-                        self._start(order["start"], order["argv"], order["environ"])
+                        self._start(order["start"], order["argv"], order["environ"], bool(order.get("debugged")))
 
     def _say(self, **message: Any) -> None:
         self._channel.send(json.dumps(message).encode())
@@ -326,7 +329,7 @@ class Guest:
         kernel.no_new_privileges()
         kernel.forbid_user_namespaces()
 
-    def _start(self, number: int, argv: list[str], environ: dict[str, str]) -> None:
+    def _start(self, number: int, argv: list[str], environ: dict[str, str], debugged: bool) -> None:
         read, write = os.pipe2(os.O_CLOEXEC)
         try:
             child = os.fork()
@@ -349,6 +352,11 @@ class Guest:
                 output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
                 for source, target in ((nothing, 0), (output, 1), (output, 2)):
                     os.dup2(source, target)
+                if debugged:
+                    end = fcntl.fcntl(self._plan.browser, fcntl.F_DUPFD_CLOEXEC, 10)
+                    write = fcntl.fcntl(write, fcntl.F_DUPFD_CLOEXEC, 10)  # it may be 3 or 4
+                    for target in (3, 4):
+                        os.dup2(end, target)
                 os.execvpe(argv[0], argv, full)
             except OSError as error:
                 os.write(write, (error.strerror or str(error)).encode())

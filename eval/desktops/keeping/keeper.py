@@ -2,7 +2,7 @@
 
 Its argument is a JSON object (`Order`). It reads JSON lines, and writes JSON lines:
 
-    in    {"start": number, "argv": [...], "environ": {...}}, {"view": [...]} (argv), {"unview": true}
+    in    {"start": number, "argv": [...], "environ": {...}, "debugged": bool}, {"view": [...]} (argv), {"unview": true}
     out   {"ready": {...}}, {"failed": text}, {"windows": count}, what the guest says (keeping.guest),
           {"lost": "X server", "status": ..., "evidence": {...}}, {"unviewed": true}, {"stopped": true}
 """
@@ -28,7 +28,8 @@ PARTS: Final = ("guest", "screen")  # each has a control group of its own
 @dataclass(frozen=True)
 class Order:
     """What the keeper is to make. Sizes in bytes; `users` is the number from which user ids of their own
-    are given (plus the keeper's process id, which no other has), 0 leaves everything with this user."""
+    are given (plus the keeper's process id, which no other has), 0 leaves everything with this user; `browser` is the
+    descriptor that a debugged browser speaks on."""
 
     folder: str
     size: tuple[int, int] = (1920, 1080)
@@ -42,6 +43,7 @@ class Order:
     temporary_size: int = 128 << 20
     shown: tuple[str, ...] = ()
     environ: dict[str, str] = field(default_factory=dict)
+    browser: int = -1
 
 
 def _own_user(users: int) -> int | None:
@@ -93,6 +95,8 @@ class Keeper:
 
     def _start(self) -> None:
         order = self._order
+        if order.browser >= 0:
+            os.set_inheritable(order.browser, False)
         joins: list[list[int]] = [[], []]
         if order.cgroups:
             where = cgroups.Parents(order.cgroups, order.cgroup_version)
@@ -118,6 +122,7 @@ class Keeper:
             shown=tuple(order.shown),
             home_size=order.home_size,
             temporary_size=order.temporary_size,
+            browser=order.browser,
         )
         self._guest, self._channel = guest.start(plan, joins[0])
         for descriptor in joins[0]:  # those of the screen's group are for viewers, too

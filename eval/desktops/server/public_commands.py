@@ -14,6 +14,7 @@ from aiohttp import web
 
 from eval.actions.geometry import Screen
 from eval.desktops.server import commands, files
+from eval.desktops.server.browser_port import debugged, forwards
 from eval.desktops.server.commands import CommandOutput
 from eval.desktops.server.errors import Failed, NoSuchThing, NotAllowed, Refused
 from eval.desktops.server.pyautogui_code import MODULE, program_of, read, without_preamble
@@ -187,8 +188,10 @@ async def _launch(request: web.Request) -> web.Response:
     if not service.permissions.commands:
         raise NotAllowed("this server starts no programs")
     argv = _command(data, service)
+    instead = debugged(argv) if service.permissions.browser else None
     try:
-        await service.on_guest(service.session.run(argv))
+        if not (service.permissions.browser and forwards(argv)):
+            await service.on_guest(service.session.run(instead or argv, debugged=instead is not None))
     except NoSuchThing as error:
         raise Failed(str(error)) from None
     return web.Response(text=f"{' '.join(argv)} launched successfully")

@@ -46,11 +46,13 @@ class Permissions:
     commands   run commands and start programs, as the desktop's user; also needs a session that offers terminals
     files      home: read and write below the desktop's home; guest: also whatever its user may elsewhere; off
     downloads  have the server fetch a URL into a file of the desktop: the server has the machine's network
+    browser    start a browser with a debugging port, which is then a port of this machine, not of the desktop
     """
 
     commands: bool = True
     files: Literal["off", "home", "guest"] = "home"
     downloads: bool = False
+    browser: bool = False
 
 
 class DesktopService:

@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from eval.scores.picture import draw
 from eval.scores.stats import rate
 from eval.scores.summary import row
+from eval.scores.summary_file import draw
 from launcher.errors import NotFound
 from launcher.notices import ledger
 from launcher.protocol.records import Beat, Deleted

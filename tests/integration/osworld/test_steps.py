@@ -13,7 +13,7 @@ import pytest
 from eval.benchmarks.osworld.served import served
 from eval.benchmarks.osworld.steps import StepPlaces, Steps
 from eval.benchmarks.osworld.tasks import SetupStep
-from eval.desktop import InfraError, SetupFailed
+from eval.desktop import InfraError, NotRunHere, SetupFailed
 from eval.desktops.computer import LocalComputer
 from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.stage import LocalStage
@@ -104,7 +104,7 @@ def test_what_cannot_be_done_ends_the_set_up_with_its_reason(tmp_path: Path, mon
         ("download", {"files": [{"url": url, "path": "a"}]}, f"missing dependency: download {url}"),
         ("upload_file", {"files": [{"local_path": "none", "path": "a"}]}, "missing dependency: file .*none"),
         ("change_wallpaper", {"path": "/home/user/a.png"}, "missing dependency: .*no wallpaper"),
-        ("chrome_open_tabs", {"urls_to_open": []}, "missing dependency: the debugging port of google-chrome"),
+        ("login", {}, "missing dependency: an account"),
         ("googledrive", {}, "missing dependency: an account"),
         ("proxy", {}, "missing dependency: a proxy"),
         ("tidy_desktop", {}, "no such step"),
@@ -118,6 +118,7 @@ def test_what_cannot_be_done_ends_the_set_up_with_its_reason(tmp_path: Path, mon
     for (kind, _, text), error in zip(cases, errors, strict=True):
         with pytest.raises(SetupFailed, match=f"step 1 of 2, {kind}: {text}"):
             raise error or AssertionError(f"{kind} was done")
+        assert isinstance(error, NotRunHere) == text.startswith("missing dependency")
     assert "went-on" not in files
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eval.scores.stats import Estimate
-from eval.scores.summary import MetricRow, write_summary
+from eval.scores.summary import MetricRow
+from eval.scores.summary_file import write_summary
 
 UNTRAINED: Final = "untrained"  # the agent of a number from before the first step
 SAMPLED: Final = "sampled"  # of rewards of the answers that were learned from

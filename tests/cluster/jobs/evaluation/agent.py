@@ -22,7 +22,8 @@ from eval.environments import login
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits, rollout
-from eval.scores.summary import summarise, write_summary
+from eval.scores.summary import summarise
+from eval.scores.summary_file import write_summary
 
 
 class Remote:

@@ -1,16 +1,20 @@
-"""summary.png: the first figure of summary.json as a picture, one bar for each agent, for messages to a team."""
+"""Writes summary.json, and summary.png: its first rate as a picture, a bar for each agent, for messages to a team."""
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from eval.scores.summary import MetricRow
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
     from PIL.ImageFont import FreeTypeFont, ImageFont
-
-    from eval.scores.summary import MetricRow
 
 WIDTH: Final = 760  # pixels
 ROW: Final = 56  # pixels of one agent
@@ -18,6 +22,20 @@ LEFT, RIGHT, TOP, BOTTOM = 24, 736, 56, 40  # pixels: where the axis begins and 
 MOST: Final = 12  # agents; more are counted in a line
 RATES: Final = ("success", "accuracy")  # how the names of metrics end that lie between 0 and 1
 INK, GREY, TRACK, FIRST, OTHER = "#1f2328", "#656d76", "#eaeef2", "#0969da", "#8c959f"
+
+
+def write_summary(path: Path, rows: Sequence[MetricRow]) -> None:
+    """Writes summary.json and, where it has a rate, summary.png beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if (picture := draw(rows)) is not None:
+        _write(path.with_suffix(".png"), picture)
+    _write(path, json.dumps(msgspec.to_builtins(rows), indent=1).encode() + b"\n")
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
 
 
 def draw(rows: Sequence[MetricRow]) -> bytes | None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from eval.scores.picture import FIRST, LEFT, OTHER, RIGHT, ROW, TOP, draw
 from eval.scores.stats import Estimate, rate
-from eval.scores.summary import MetricRow, row, write_summary
+from eval.scores.summary import MetricRow, row
+from eval.scores.summary_file import FIRST, LEFT, OTHER, RIGHT, ROW, TOP, draw, write_summary
 
 
 def metric(name: str, estimate: Estimate | None, agent: str = "agent", benchmark: str = "login") -> MetricRow:
