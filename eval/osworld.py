@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _try(rows: Sequence[RunnableTask], found: PublicTasks, arguments: argparse.Namespace) -> int:
-    given = {name: getattr(arguments, name) for name in ("folder", "list", "cache", "internet", "judge")}
+    given = {name: getattr(arguments, name) for name in ("folder", "list", "cache", "internet", "network", "judge")}
     with configuration.results_folder(arguments.out, "osworld") as out:
         played = asyncio.run(without_agent(rows, {**given, "tree": False}, out, arguments.at_once))
     print(judged_table(rows, played, found.unread))
@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb.add_argument("--list", help="only the tasks of this list, such as test_all.json: {DOMAIN: [ID, ...]}")
         verb.add_argument("--strict", action="store_true", help="a task that cannot be read is an error")
         verb.add_argument("--cache", help="folder of downloads as OSWorld's harness keeps them (CACHE/ID/FILE)")
-        verb.add_argument("--internet", action="store_true", help="downloads and web sites can be reached")
+        verb.add_argument("--internet", action="store_true", help="downloads can be reached")
+        verb.add_argument("--network", action="store_true", help="desktops use this machine's network, for web sites")
         verb.add_argument("--judge", default=JUDGE, help=f"the Python that has desktop-env (make osworld-env): {JUDGE}")
     can_run.add_argument("-o", "--output", choices=("table", "json"), default="table")
     attempt.add_argument(
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BenchError as error:
             raise ConfigError(str(error)) from None
         kept = None if arguments.cache is None else Path(arguments.cache)
-        machine = Machine(arguments.internet, kept, judge=Path(arguments.judge))
+        machine = Machine(arguments.internet, kept, judge=Path(arguments.judge), sites=arguments.network)
         rows = report(found, machine)
         if rows and arguments.verb == "try":
             return _try(rows, found, arguments)
@@ -90,11 +91,13 @@ class LackedNeed(msgspec.Struct, frozen=True):
 
 
 class RunnableTask(msgspec.Struct, frozen=True):
-    """Whether a task can run here. `told`: what it lacks, in words."""
+    """Whether a task can run here; whether it could where every program, download, web site and evaluator is. `told`:
+    what it lacks here, in words."""
 
     task: str
     infeasible: bool
     can_run: bool
+    could_run: bool
     lacks: tuple[LackedNeed, ...]
     told: str
 
@@ -107,7 +110,12 @@ def report(found: PublicTasks, machine: Machine) -> list[RunnableTask]:
         lacks = tuple(LackedNeed(need.kind, need.name, need.where) for need in lacking)
         rows.append(
             RunnableTask(
-                task.task_id, task.infeasible, not lacks, lacks, lacking_line(task, lacking, machine.evaluators)
+                task.task_id,
+                task.infeasible,
+                not lacks,
+                machine.could(task),
+                lacks,
+                lacking_line(task, lacking, machine.evaluators),
             )
         )
     return rows
@@ -117,7 +125,11 @@ def table(rows: Sequence[RunnableTask], unread: Mapping[str, str]) -> str:
     """The rows for people, and how many tasks lack what. `unread`: why a task of the set cannot be read."""
     wide = max(len(row.task) for row in rows)
     lines = [f"{row.task:<{wide}}  {'can run' if row.can_run else f'lacks {row.told}'}" for row in rows]
-    lines.append(f"\n{sum(row.can_run for row in rows)} of {len(rows) + len(unread)} tasks can run here")
+    count = len(rows) + len(unread)
+    lines.append(f"\n{sum(row.can_run for row in rows)} of {count} tasks can run here")
+    could = sum(row.could_run for row in rows)
+    lines.append(f"{could} of {count} could with every program, download and web site that they need; the others need")
+    lines.append("an account, rights of root, or a step that desktop-env 1.0.2 does not have")
     counts: Counter[str] = Counter()
     for row in rows:
         judge = [need for need in row.lacks if need.kind in ("metric", "getter")]

@@ -149,6 +149,11 @@ class DesktopSession:
         return self.options.network == "none" and "network" in self.isolation.namespaces
 
     @property
+    def own_user(self) -> bool:
+        """Whether the desktop's programs are another user's than this process."""
+        return bool(self.isolation.users)
+
+    @property
     def terminal_offered(self) -> bool:
         """Whether this session starts programs in which the agent can type commands."""
         return self.options.terminal == "always" or self.isolation.complete

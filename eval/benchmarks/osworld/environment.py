@@ -46,6 +46,7 @@ class OSWorldOptions(Config, frozen=True):
     cache     folder of downloads as OSWorld's harness keeps them (CACHE/ID/FILE)
     internet  downloads may be fetched from other machines; from this one they always may
     judge     the Python that has the package desktop-env (`make osworld-env`)
+    network   desktops of this machine use its network, for tasks about web sites; else they have none
     screen    width and height in pixels, of desktops of this machine
     shown     files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
     tree      reads the accessibility tree at each step: for prompts that show it, and for the episode
@@ -61,6 +62,7 @@ class OSWorldOptions(Config, frozen=True):
     cache: str | None = None
     internet: bool = False
     judge: str = JUDGE
+    network: bool = False
     screen: tuple[int, int] = (1920, 1080)
     shown: Sequence[str] = ()
     tree: bool = True
@@ -135,10 +137,10 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     by_name = chosen.found().by_name
     judge = PublicJudge(Path(chosen.judge).absolute())
     kept = None if chosen.cache is None else Path(chosen.cache)
-    machine = Machine(chosen.internet, kept, judge=judge.python)
-    if (
-        chosen.role is not None or chosen.machines
-    ):  # its desktops have programs of their own; a step tells which of them is missing
+    elsewhere = chosen.role is not None or bool(chosen.machines)
+    sites = chosen.network or (elsewhere and chosen.internet)
+    machine = Machine(chosen.internet, kept, judge=judge.python, sites=sites)
+    if elsewhere:  # its desktops have programs of their own; a step tells which of them is missing
         machine = replace(machine, program=lambda name: True)
     places = PublicPlaces(Path(chosen.folder), machine, judge)
 
@@ -155,7 +157,13 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     check_here()
     from eval.desktops.live import LiveDesktop
 
-    session = DesktopOptions(screen=chosen.screen, shown=tuple(chosen.shown), memory=MEMORY, home_size=HOME)
+    session = DesktopOptions(
+        screen=chosen.screen,
+        network="machine" if chosen.network else "none",
+        shown=tuple(chosen.shown),
+        memory=MEMORY,
+        home_size=HOME,
+    )
     return LiveDesktop(scene, session, tree=chosen.tree, video=video_folder(chosen.video))
 
 

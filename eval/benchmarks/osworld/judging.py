@@ -83,7 +83,7 @@ class PublicJudge:
         }
         async with contextlib.AsyncExitStack() as stack:
             if browser is not None:
-                order["browser_port"] = await stack.enter_async_context(browser.listening())
+                order["browser_port"] = await stack.enter_async_context(browser.listening(NOBODY))
             return await self._judge(order, cache)
 
     async def _judge(self, order: Fields, cache: Path) -> PublicVerdict:

@@ -72,16 +72,18 @@ class PublicEvaluators:
 class Machine:
     """What can be used here.
 
-    internet  downloads and web sites can be reached
+    internet  downloads can be reached
     cache     folder of downloads as the public harness keeps them: `CACHE/ID/FILE`
     program   whether a program is installed
     judge     the interpreter that has the public evaluators
+    sites     a desktop reaches web sites. A proxy for them is what the public harness uses where somebody has one
     """
 
     internet: bool = False
     cache: Path | None = None
     program: Callable[[str], bool] = field(default=lambda name: any(map(shutil.which, SAME.get(name, (name,)))))
     judge: Path = Path(JUDGE)
+    sites: bool = False
 
     @cached_property
     def evaluators(self) -> PublicEvaluators | None:
@@ -97,13 +99,17 @@ class Machine:
             return self.program(need.name)
         if need.kind == "download":
             return self.internet or need.name.split(":")[0] in LOOPBACK or self._cached(need, task)
-        if need.kind == "site":
-            return self.internet
+        if need.kind in ("site", "proxy"):
+            return self.sites
         if need.kind in ("metric", "getter"):
             if evaluators is None or evaluators.missing:
                 return False
             return need.name in (evaluators.metrics if need.kind == "metric" else evaluators.getters)
-        return False  # accounts, a proxy, root, a setup step that nobody knows
+        return False  # accounts, root, a setup step that nobody knows
+
+    def could(self, task: PublicTask) -> bool:
+        """Whether the task could run on a machine with every program, download, web site and public evaluator."""
+        return all(need.kind not in ("account", "rights", "setup") for need in needs_of(task))
 
     def _cached(self, need: TaskNeed, task: PublicTask) -> bool:
         kept = self.kept(need, task)

@@ -112,14 +112,15 @@ async def served(stage: DesktopStage) -> AsyncIterator[ServedDesktop]:
     def timer() -> Callable[[], float]:
         return ServedTime(watch).seconds if watch.works else _plain_timer()
 
-    service = await DesktopService.open(session, Permissions(files="guest", browser=session.own_network))
+    apart = session.own_network or session.own_user
+    service = await DesktopService.open(session, Permissions(files="guest", browser=apart))
     token = secrets.token_urlsafe(24)
     try:
         async with listening(make_app(service, token), "127.0.0.1:0") as address:
             transport = Transport(address, token, limit_s=ANSWER_S)
             try:
                 size = session.options.screen
-                if not session.own_network:
+                if not apart:
                     yield ServedDesktop(address, token, size, transport, managed, asleep, timer)
                     return
                 async with BrowserPort.of(session.browser_socket()) as browser:

@@ -6,6 +6,8 @@ and the agent's programs find no port. While `listening`, other programs of this
 get an address in the place of the browser's own (`http://127.0.0.1:PORT/json/version`, and the web socket that it
 names).
 
+Who asks there must be this process's user, or the one of the judge: a desktop may share this machine's network.
+
 One client at a time: when it leaves, what it attached to is let go, as a browser does when a connection ends.
 """
 
@@ -15,11 +17,12 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Self
 
 from aiohttp import WSMsgType, web
@@ -35,6 +38,7 @@ LARGEST: Final = 256 << 20  # bytes of a message: a picture of a long page
 FORWARDS: Final = re.compile(r"tcp-listen:\d+", re.IGNORECASE)  # socat's word in OSWorld's set-ups
 
 Message = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class BrowserGone(InfraError):
@@ -135,9 +139,18 @@ class BrowserPort:
     # For other programs of this machine
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
-        """Serves the port on the loopback interface until the block ends; gives its number."""
-        app = web.Application()
+    async def listening(self, judge: int) -> AsyncIterator[int]:
+        """Serves the port on the loopback interface until the block ends, to this user and to the user `judge`; gives
+        its number."""
+        users = {os.geteuid(), judge}
+
+        @web.middleware
+        async def known(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if await asyncio.to_thread(_user_of, request) not in users:
+                raise web.HTTPForbidden(text="this port is for the judge")
+            return await handler(request)
+
+        app = web.Application(middlewares=[known])
         app.add_routes([web.get(path, self._version) for path in ("/json/version", "/json/version/")])
         app.add_routes([web.get(path, self._targets) for path in ("/json", "/json/", "/json/list", "/json/list/")])
         app.add_routes([web.get(self._path, self._connected)])
@@ -204,3 +217,14 @@ class BrowserPort:
         for method, params in orders:
             with contextlib.suppress(BrowserGone):  # the target has ended
                 await self.ask(method, 5.0, **params)
+
+
+def _user_of(request: web.Request) -> int | None:
+    """The user whose process has the other end of a connection on the loopback interface; None where none is found."""
+    assert request.transport is not None
+    theirs, ours = (request.transport.get_extra_info(name)[1] for name in ("peername", "sockname"))
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, _, _, _, user, *_ = line.split()
+        if (int(local.rpartition(":")[2], 16), int(remote.rpartition(":")[2], 16)) == (theirs, ours):
+            return int(user)
+    return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -58,12 +59,14 @@ print(browsers)
 
 
 @contextlib.asynccontextmanager
-async def desktop_of(tmp_path: Path) -> AsyncIterator[tuple[DesktopSession, LocalStage, Steps, ServedDesktop]]:
+async def desktop_of(
+    tmp_path: Path, network: Literal["none", "machine"] = "none"
+) -> AsyncIterator[tuple[DesktopSession, LocalStage, Steps, ServedDesktop]]:
     need_isolation()
     need("chromium")
     (tmp_path / "cache").mkdir(exist_ok=True)
     places = StepPlaces(tmp_path / "cache", None, tmp_path, internet=False)
-    async with await DesktopSession.start(DesktopOptions(screen=(1000, 700), memory=3 << 30)) as session:
+    async with await DesktopSession.start(DesktopOptions((1000, 700), network=network, memory=3 << 30)) as session:
         computer = await LocalComputer.open(session)
         stage = LocalStage(session, computer)
         async with served(stage) as desktop:
@@ -118,10 +121,37 @@ def test_the_public_evaluators_read_the_tabs(tmp_path: Path) -> None:
     assert asyncio.run(run(["1.html", "2.html"])) == 0.0
 
 
-def test_without_a_network_of_its_own_a_desktop_has_no_such_port(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(DesktopSession, "own_network", False)
+ASK = """
+import sys, urllib.error, urllib.request
+try:
+    print(urllib.request.urlopen("http://127.0.0.1:{PORT}/json/version").read())
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+def test_on_this_machines_network_the_agent_is_refused(tmp_path: Path) -> None:
+    """The judge's own user is not."""
+
+    async def run() -> tuple[str, str]:
+        async with desktop_of(tmp_path, network="machine") as (session, _, steps, desktop):
+            await steps.do([SetupStep(kind, given) for kind, given in SET_UP[:2]])
+            assert desktop.browser is not None
+            async with desktop.browser.listening(65534) as port:
+                asked = ASK.replace("{PORT}", str(port))
+                agent = await commands.run_script(session, ["/usr/bin/python3"], asked, limit_s=30)
+                command = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", asked]
+                judge = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+                return agent.stdout, judge.stdout
+
+    agent, judge = asyncio.run(run())
+    assert agent == "403\n"
+    assert "webSocketDebuggerUrl" in judge
+
+
+def test_without_a_user_of_its_own_a_desktop_has_no_such_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("own_network", "own_user"):
+        monkeypatch.setattr(DesktopSession, name, False)
 
     async def run() -> None:
         async with desktop_of(tmp_path) as (_, _, steps, _):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +383,20 @@ def test_a_task_can_run_with_its_program_the_judge_and_its_downloads(here: Path,
     assert not machine.lacks(one)
 
 
+def test_web_sites_are_reached_by_the_desktops_network_alone(here: Path) -> None:
+    """A download is this machine's, a page is the desktop's."""
+    steps = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://www.example.com/a"]}}]
+    one = task(here, config=steps, proxy=True, evaluator={"func": "infeasible"})
+    here_alone = Machine(internet=True, program=lambda name: True, judge=JUDGE)
+    assert {(need.kind, need.name) for need in here_alone.lacks(one)} == {
+        ("site", "www.example.com"),
+        ("proxy", "for its web sites"),
+    }
+    assert not replace(here_alone, sites=True).lacks(one)
+    assert here_alone.could(one)
+    assert not here_alone.could(task(here, config=[{"type": "login", "parameters": {"platform": "googledrive"}}]))
+
+
 def test_a_metric_that_the_installed_evaluators_do_not_have_is_named(here: Path) -> None:
     one = task(here, evaluator={**EVALUATOR, "func": "compare_dreams"})
     assert [need.name for need in Machine(internet=True, program=lambda name: True, judge=JUDGE).lacks(one)] == [
@@ -399,6 +414,7 @@ def test_the_command_tells_every_task_and_what_they_lack(here: Path, capsys: pyt
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["os/free   can run", "os/shell  lacks proxy for its web sites; 1 download (files.example.com)"]
     assert lines[3] == "1 of 3 tasks can run here"
+    assert lines[4].startswith("2 of 3 could with every program, download and web site")
     assert lines[-1] == "os/gone: in the list, and no file has it"
     assert main(["can-run", str(here), "-o", "json", "--internet", "--judge", str(JUDGE)]) == 0
     found = json.loads(capsys.readouterr().out)
