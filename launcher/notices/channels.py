@@ -79,7 +79,7 @@ def _slack(token: str, channel: str, notice: Notice) -> None:
     if not notice.picture:
         _ask_slack("chat.postMessage", token, {"channel": channel, "text": _slack_text(notice)})
         return
-    file = {"filename": "result.png", "length": str(len(notice.picture)), "alt_txt": notice.text}
+    file = {"filename": "result.png", "length": str(len(notice.picture)), "alt_txt": notice.text[:1000]}
     place = _ask_slack("files.getUploadURLExternal", token, file)
     _post(str(place.get("upload_url")), notice.picture, {"Content-Type": "application/octet-stream"})
     files = msgspec.json.encode([{"id": place.get("file_id"), "title": notice.run}]).decode()
