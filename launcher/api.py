@@ -126,10 +126,9 @@ def resolve_loaded(
     from launcher.spec.turns import named
 
     settings = load_profile(cwd, profile, os.environ, store)
-    backends = {name for job in loaded.jobs for one in job.variants for name in named(one.values.get("backend"))}
+    said = [named(one.values.get("backend")) or (settings.backend,) for job in loaded.jobs for one in job.variants]
     environment = ""
-    names = {backend or settings.backend, *backends}
-    if not all(traits(name).runs_images for name in names):
+    if not all(traits(name).runs_images for names in ([(backend,)] if backend else said) for name in names):
         from launcher.spec.code.environment import local_environment
 
         environment = local_environment(settings.local.ignore, python=settings.local.python).digest

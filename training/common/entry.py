@@ -60,8 +60,6 @@ def entry(
             return plan.show(config, prog.removeprefix("training."), size=plan.device_size(), bitsandbytes=bitsandbytes)
         identity.ANYWAY.set(arguments.resume_anyway)
         out = configuration.output_folder(arguments.out)
-        if isinstance(config, TrainerConfig):
-            plan.check(config, prog.removeprefix("training."))
         try:
             done = train(config, out, arguments.resume or os.environ.get("SLIPWAY_RESUME") or None)
             if done and os.environ.get("RANK", "0") == "0":

@@ -30,6 +30,7 @@ from training.common.model.loading import load_model, lora
 from training.common.model.saving import save_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
+from training.memory import plan
 from training.options import NotNegative, Positive, TrainerConfig, training_arguments
 from training.trl_arguments import UNREAD_BY_DPO, check_arguments, with_trl
 
@@ -198,6 +199,7 @@ def train(config: DpoConfig, out: Path, resume: str | None) -> bool:
     pairs, test, split = held_out(config.pairs, config.held_out, faults)
     if os.environ.get("RANK", "0") == "0":
         progress(0, config.steps, "load", f"{len(pairs)} pairs, {len(test)} held out, {faults.total} skipped")
+    plan.check(config, "dpo")
     trainer = make_trainer(config, pairs, out)
 
     from training.common.measuring.callbacks import take_weights

@@ -32,6 +32,7 @@ from training.data.faults import Faults
 from training.data.source import open_source
 from training.grpo.config import GrpoConfig
 from training.grpo.prompts import Prompts
+from training.memory import plan
 from training.options import training_arguments
 from training.rewards import Reward
 from training.trl_arguments import check_arguments, with_trl
@@ -161,7 +162,6 @@ def train(config: GrpoConfig, out: Path, resume: str | None) -> bool:
     config.check()
     check_resume(config, resume)
     rewards = reward_functions.load(config.rewards)
-    check_device(config)
     faults = Faults(config.on_bad_sample)
     samples = open_source(config.data, config.prompt.builder(), faults, seed=config.seed)
     prompts = Prompts(samples, rewards, faults)
@@ -169,6 +169,8 @@ def train(config: GrpoConfig, out: Path, resume: str | None) -> bool:
     progress(0, config.steps, "load", f"{len(prompts)} prompts, {faults.total} left out")
     if faults.total:
         print(f"left out: {dict(faults.counts)}", flush=True)
+    check_device(config)
+    plan.check(config, "grpo")
 
     from training.grpo import results
     from training.grpo.collapse_bounds import CollapseWatch

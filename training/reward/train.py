@@ -31,6 +31,7 @@ from training.common.model import sharding
 from training.common.model.loading import load_model, lora
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
+from training.memory import plan
 from training.options import NotNegative, TrainerConfig, training_arguments
 from training.reward.episodes import JudgedEpisode, JudgedEpisodesConfig, outcomes, scores, sigmoid
 from training.reward.model import RewardModel, save
@@ -205,6 +206,7 @@ def train(config: RewardConfig, out: Path, resume: str | None) -> bool:
         samples, test, split = held_out(config.pairs, config.held_out, faults)
     if os.environ.get("RANK", "0") == "0":
         progress(0, config.steps, "load", f"{len(samples)} {what}, {len(test)} held out, {faults.total} skipped")
+    plan.check(config, "reward")
     trainer = make_trainer(config, samples, out)
 
     from training.common.measuring.callbacks import Watch, take_weights

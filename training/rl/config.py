@@ -313,6 +313,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         tasks = tasks_of(self.environment, self.tasks.count, self.tasks.seed, self.options)
         if self.fresh is not None:
             redrawing(self.environment)(tasks[0], self.fresh_seed, self.options)
+        self.prompt.builder().check(tasks)
         if self.evaluation is not None:
             self.evaluation.check()
             if self.evaluation.every % self.period:

@@ -26,6 +26,7 @@ from eval.environments.registry import environment
 from training.common.entry import check_resume, entry, run_training
 from training.common.model.loading import load_model, load_processor, lora
 from training.common.model.saving import save_model
+from training.memory import plan
 from training.options import processes, training_arguments
 from training.rl.config import RlConfig
 from training.trl_arguments import check_arguments, with_trl
@@ -67,7 +68,6 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
     world = environment(config.environment)
     tasks: list[Task] = world.tasks(config.tasks.count, config.tasks.seed, config.options)
     builder = config.prompt.builder()
-    builder.check(tasks)
     model, processor = load_model(config)
     # a processor of its own: an agent pads on the other side than a trainer
     own = load_processor(config.model, config.max_pixels, config.min_pixels)
@@ -141,6 +141,7 @@ def train(config: RlConfig, out: Path, resume: str | None) -> bool:
     check_resume(config, resume)
     if os.environ.get("RANK", "0") == "0":
         progress(0, config.steps, "load", f"{config.tasks.count} tasks")
+    plan.check(config, "rl")
     trainer = make_trainer(config, out)
 
     from training.common.measuring.callbacks import take_weights

@@ -35,6 +35,7 @@ from training.data.held_out import open_held_out
 from training.data.mixture import Mixture
 from training.data.samples import Sample, load
 from training.data.source import Spec, open_source
+from training.memory import plan
 from training.options import Positive, TrainerConfig, training_arguments
 from training.trl_arguments import UNREAD_BY_SFT, with_trl
 
@@ -223,6 +224,7 @@ def train(config: SftConfig, out: Path, resume: str | None) -> bool:
     samples = open_data(config, config.prompt.builder(), faults)
     if os.environ.get("RANK", "0") == "0":
         progress(0, config.steps, "load", f"{len(samples)} samples, {faults.total} skipped")
+    plan.check(config, "sft")
     trainer = make_trainer(config, samples, out)
 
     from training.common.measuring.callbacks import take_weights
