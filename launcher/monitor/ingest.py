@@ -31,10 +31,10 @@ from launcher.monitor.rows import Row, rows_of, run_id, text
 from launcher.monitor.tables import identify
 from launcher.monitor.training_ingest import TrainingIngest
 from launcher.protocol.deleted import read_deleted
-from launcher.protocol.read import read_run
+from launcher.protocol.read import read_listed, read_run
 from launcher.protocol.view import RunView
 from launcher.results.read import StoredOutput
-from launcher.store.base import Store
+from launcher.store.base import Store, settable
 from launcher.store.find import group_of, read_group
 from launcher.store.layout import GROUPS, MANIFEST, RunKeys
 from launcher.store.manifest import Manifest, find_output
@@ -43,6 +43,7 @@ from launcher.store.proof import runs_of
 PAUSE: Final = 0.5  # seconds between two passes over a folder
 FAR: Final = 1.0  # the same over an object store, where a pass costs money
 COMPARED: Final = 8  # complete runs that are compared with the store at once
+AT_ONCE: Final = 64  # runs that are read at once over a network, each by one request after the other
 COMPARING: Final = 10.0  # seconds from one such comparison to the next
 SETTLED: Final = 60.0  # seconds after its end in which a run is read at every pass: late records may follow
 
@@ -59,6 +60,16 @@ class KnownRun(NamedTuple):
     complete: bool
     digest: str
     state: str
+
+
+class ReadRun(NamedTuple):
+    """A run as the store has it. `outputs`: (attempt, name, key of the manifest, manifest) of each output, of the
+    attempt that counts. `untold`: nobody was told anything of it."""
+
+    view: RunView
+    deleted: bool
+    outputs: Sequence[tuple[int, str, str, Manifest]]
+    untold: bool
 
 
 @dataclass
@@ -81,6 +92,7 @@ class StoreFollower:
         self._read_groups: set[str] = set()
         self._said: dict[str, str] = {}  # run -> the digest that was last told to `changed`
         self._trainings: dict[int, TrainingIngest] = {}  # of runs that are not complete
+        self._large: set[str] = set()  # runs of which one listing does not tell everything
         self._notices = NoticeFollower(engine, store, self.id, changed)
         self._compared = boottime()
         self._stop = threading.Event()
@@ -133,25 +145,24 @@ class StoreFollower:
         skipped = set(complete) - again
         wanted = [run for run in listed if run not in skipped]
 
-        def read(run: str) -> tuple[str, RunView | None, bool, str]:
+        def read(run: str) -> tuple[ReadRun | None, str]:
             try:
-                view = read_run(self.store, run)
-                return run, view, read_deleted(self.store, run) is not None, ""
+                return self._read(run), ""
             except NotFound:
-                return run, None, False, ""
+                return None, ""
             except Unreachable:
                 raise
             except (BadInput, SlipwayError) as error:
-                return run, None, False, f"{run}: {error}"
+                return None, f"{run}: {error}"
 
-        waiting: list[tuple[str, RunView, bool]] = []
-        for run, view, deleted, problem in in_order(read, wanted, self.store):
+        waiting: list[ReadRun] = []
+        for one, problem in in_order(read, wanted, self.store, AT_ONCE):
             if self._stop.is_set():
                 break
             if problem:
                 problems.append(problem)
-            if view is not None:
-                waiting.append((run, view, deleted))
+            if one is not None:
+                waiting.append(one)
             if len(waiting) == BATCH:
                 self._take(waiting, held, found, problems)
                 waiting = []
@@ -162,6 +173,23 @@ class StoreFollower:
             self._notices.follow(problems, everything=everything)
         found.problems = tuple(problems)
         return found
+
+    def _read(self, run: str) -> ReadRun:
+        """Raises NotFound, Unreachable, SlipwayError."""
+        view, deleted, untold = self._view(run)
+        return ReadRun(view, deleted, () if deleted else list(self._outputs(view)), untold)
+
+    def _view(self, run: str) -> tuple[RunView, bool, bool]:
+        """(the run, whether its outputs were deleted, whether nobody was told of it). In a folder each of its records
+        is asked for: a listing would walk through all that the run has stored."""
+        keys = RunKeys(run)
+        if not settable(self.store) and run not in self._large:
+            found = read_listed(self.store, run)
+            if found is not None:
+                deleted = keys.deleted in found.keys and read_deleted(self.store, run) is not None
+                return found.view, deleted, not any(key.startswith(keys.notices) for key in found.keys)
+            self._large.add(run)
+        return read_run(self.store, run), read_deleted(self.store, run) is not None, False
 
     def _held(self) -> dict[str, KnownRun]:
         table = tables.runs
@@ -217,12 +245,10 @@ class StoreFollower:
 
     def _rows(self, run: str) -> str | None:
         try:
-            view = read_run(self.store, run)
+            view, deleted, _ = self._view(run)
         except (NotFound, BadInput):
             return None
-        return rows_of(
-            self.id, view, *self._groups.get(run, ("", "")), read_deleted(self.store, run) is not None
-        ).digest
+        return rows_of(self.id, view, *self._groups.get(run, ("", "")), deleted).digest
 
     def _digest(self, run: str) -> str:
         table = tables.runs
@@ -231,7 +257,7 @@ class StoreFollower:
 
     def _take(
         self,
-        read: Sequence[tuple[str, RunView, bool]],
+        read: Sequence[ReadRun],
         held: Mapping[str, KnownRun],
         found: Pass,
         problems: list[str],
@@ -240,27 +266,29 @@ class StoreFollower:
         if not read:
             return
         rows = {
-            run: rows_of(self.id, view, *self._groups.get(run, ("", "")), deleted=deleted)
-            for run, view, deleted in read
+            one.view.run: rows_of(self.id, one.view, *self._groups.get(one.view.run, ("", "")), deleted=one.deleted)
+            for one in read
         }
         new = {run for run in rows if run not in held or held[run].digest != rows[run].digest}
         if new:
             written(self.engine, lambda connection: put_runs(connection, [rows[run] for run in new]))
             found.written += len(new)
-            for run in new:
-                self._notices.again(run)
+            for one in read:
+                if one.view.run in new:
+                    self._notices.again(one.view.run, untold=one.untold and one.view.run not in held)
         outputs = self._held_outputs([run.run["id"] for run in rows.values()])
         fresh: list[FreshOutput] = []
-        for run, view, deleted in read:
-            key = rows[run].run["id"]
-            fresh += self._fresh(key, view, deleted, outputs.get(key, {}))
+        for one in read:
+            key = rows[one.view.run].run["id"]
+            fresh += self._fresh(key, one, outputs.get(key, {}))
         counts = ResultIngest(self.engine, self.store, self._training, self._check_stop).bring_in(fresh, problems)
         changed, complete = [], []
-        for run, view, _ in read:
+        for one in read:
+            run, result = one.view.run, one.view.result
             key = rows[run].run["id"]
             told = counts[key]
             found.rollouts += told
-            settled = view.result is not None and self.store.now() - view.result.time > SETTLED
+            settled = result is not None and self.store.now() - result.time > SETTLED
             if settled and (run in new or told or not held[run].complete):
                 complete.append(key)
             if run in new or told or self._said.get(run) != rows[run].digest:
@@ -285,21 +313,21 @@ class StoreFollower:
     def _training(self, key: int) -> TrainingIngest:
         return self._trainings.setdefault(key, TrainingIngest(self.engine, key))
 
-    def _fresh(self, key: int, view: RunView, deleted: bool, held: Mapping[str, Any]) -> Iterator[FreshOutput]:
+    def _fresh(self, key: int, read: ReadRun, held: Mapping[str, Any]) -> Iterator[FreshOutput]:
         """The outputs of a run that differ from those in the database, `held`. Deletes those that the run lacks."""
-        found = [] if deleted else list(self._outputs(view))
-        rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in found]
+        rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in read.outputs]
         for name in set(held) - {row["name"] for row in rows}:
             written(self.engine, partial(drop_output, key=key, name=name))
-        for row, (attempt, name, _, manifest) in zip(rows, found, strict=True):
+        for row, (attempt, name, _, manifest) in zip(rows, read.outputs, strict=True):
             known = held.get(row["name"])
             same = known is not None and known.digest == row["digest"]
             if known is None or not same or not (known.ingested == row["digest"] or known.problem):
-                folder = RunKeys(view.run).attempt(attempt)
-                yield FreshOutput(view.run, row, StoredOutput(self.store, folder, name, manifest))
+                run = read.view.run
+                folder = RunKeys(run).attempt(attempt)
+                yield FreshOutput(run, row, StoredOutput(self.store, folder, name, manifest))
 
     def _outputs(self, view: RunView) -> Iterator[tuple[int, str, str, Manifest]]:
-        """(attempt, name, key of the manifest, manifest) of each output: of the attempt that counts."""
+        """As in ReadRun."""
         job, result = view.job, view.result
         if job is None or (result is not None and result.adopted is not None):
             return  # an adopted run shows the other run's

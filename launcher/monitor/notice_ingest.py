@@ -37,9 +37,13 @@ class NoticeFollower:
         self._looked: dict[str, float] = {}
         self._again: set[str] = set()
 
-    def again(self, run: str) -> None:
-        """The next pass looks at this run, whenever it ended: its rows are new."""
-        self._again.add(run)
+    def again(self, run: str, *, untold: bool) -> None:
+        """The next pass looks at this run, whenever it ended: its rows are new. `untold`: there was nothing to see just
+        now."""
+        if untold:
+            self._looked[run] = boottime()
+        else:
+            self._again.add(run)
 
     def follow(self, problems: list[str], *, everything: bool = False) -> None:
         """Raises Unreachable."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, delete, insert, select
 
-from launcher.errors import NotFound
+from launcher.errors import NotFound, SlipwayError
 from launcher.monitor import tables
 from launcher.monitor.database import written
 from launcher.monitor.episodes import Rows, Source, merged, metric_rows, rollout_rows, sources
@@ -59,15 +59,20 @@ class ResultIngest:
     def bring_in(self, fresh: Sequence[FreshOutput], problems: list[str]) -> Counter[int]:
         """Returns how many rollouts of each run are new or gone. An output that cannot be read is a line of
         `problems`."""
-        results = [each.key for each in fresh if each.row["name"] == RESULTS]
-        held, trained = self._held(results), self._trained(results)
+        results = [each for each in fresh if each.row["name"] == RESULTS]
+        keys = [each.key for each in results]
+        held, trained = self._held(keys), self._trained(keys)
+        contents = in_order(_content, results, self.store, len(results))
         counts = Counter[int]()
         rows = []
         for each in fresh:
             problem = ""
             if each.row["name"] == RESULTS:
                 try:
-                    counts[each.key] += self._rollouts(each, held.get(each.key, {}), each.key in trained)
+                    found = next(contents)
+                    if isinstance(found, SlipwayError):
+                        raise found
+                    counts[each.key] += self._rollouts(each, *found, held.get(each.key, {}), each.key in trained)
                 except (DamagedResults, NotFound) as error:
                     problem = text(str(error))
                     problems.append(f"{each.run}: {problem}")
@@ -93,11 +98,16 @@ class ResultIngest:
             found = connection.execute(select(table.c.run_id).where(table.c.run_id.in_(keys))) if keys else ()
             return {row.run_id for row in found}
 
-    def _rollouts(self, each: FreshOutput, held: Mapping[int, str], trained: bool) -> int:
+    def _rollouts(
+        self,
+        each: FreshOutput,
+        wanted: Mapping[int, Source],
+        metrics: Sequence[Row],
+        held: Mapping[int, str],
+        trained: bool,
+    ) -> int:
         """Reads the rollouts that are new or differ, and notes those that the output does not have any more."""
         key, output = each.key, each.output
-        wanted = {source.id: source for source in sources(key, output)}
-        metrics = metric_rows(key, output)
         new = [source for source in wanted.values() if held.get(source.id) != source.digest]
 
         def read(source: Source) -> Rows:
@@ -148,6 +158,14 @@ class ResultIngest:
         put(connection, tables.outputs, ordered, replace=True)
 
 
+def _content(each: FreshOutput) -> tuple[Mapping[int, Source], Sequence[Row]] | SlipwayError:
+    """(the rollouts by their ids, the rows of its summary) of results; or why they cannot be read."""
+    try:
+        return {source.id: source for source in sources(each.key, each.output)}, metric_rows(each.key, each.output)
+    except (DamagedResults, NotFound) as error:
+        return error
+
+
 def drop_output(connection: Connection, key: int, name: str) -> None:
     table = tables.outputs
     connection.execute(delete(table).where(table.c.run_id == key, table.c.name == name))
@@ -158,11 +176,11 @@ def drop_output(connection: Connection, key: int, name: str) -> None:
         tidy(connection)
 
 
-def in_order(ask: Callable[[A], B], items: Sequence[A], store: Store) -> Iterator[B]:
-    """The answers, in the order of the items; a network is asked for several at once, never for many ahead."""
+def in_order(ask: Callable[[A], B], items: Sequence[A], store: Store, most: int = PARALLEL) -> Iterator[B]:
+    """The answers, in the order of the items; a network is asked for `most` at once, never for many ahead."""
     if store.url.startswith("file:"):  # threads would share one interpreter and gain nothing
         yield from map(ask, items)
         return
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        for at in range(0, len(items), 4 * PARALLEL):
-            yield from pool.map(ask, items[at : at + 4 * PARALLEL])
+    with ThreadPoolExecutor(most) as pool:
+        for at in range(0, len(items), 4 * most):
+            yield from pool.map(ask, items[at : at + 4 * most])

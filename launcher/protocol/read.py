@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from launcher.errors import NotFound
 from launcher.parallel import Threads
+from launcher.protocol.records import Beat
 from launcher.protocol.view import AttemptView, RunView, add
 from launcher.reasons import Reason
 from launcher.spec.model import ResolvedJob
-from launcher.store.base import Store, settable
-from launcher.store.layout import AttemptKeys, RunKeys
+from launcher.store.base import Meta, Store, settable
+from launcher.store.layout import MANIFEST, AttemptKeys, RunKeys
 
 A = TypeVar("A")
 B = TypeVar("B")
 PARALLEL: Final = 8
 FEW: Final = 8  # requests that are not worth threads of their own
+PAGE: Final = 1000  # names in one answer to a listing
 
 
 def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
@@ -37,6 +40,87 @@ def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
     if full:
         view = read_events(store, view)
     return view
+
+
+class ListedRun(NamedTuple):
+    view: RunView
+    keys: frozenset[str]  # all objects of the run
+
+
+def read_listed(store: Store, run: str) -> ListedRun | None:
+    """As `read_run`, from one listing of all that the run has, and a request for each record that is there: five for
+    a run that has ended in its first attempt and whose result says what is shown. The last heartbeat of that attempt
+    has then its time and what the result says of it. None: one answer does not hold all of the run, or has no job."""
+    now = store.now()
+    metas = {meta.key: meta for meta in islice(store.scan(RunKeys(run).prefix), PAGE)}
+    if len(metas) == PAGE or RunKeys(run).job not in metas:
+        return None
+    view = RunView(run, now=now, settable=settable(store))
+    for key in (RunKeys(run).job, RunKeys(run).result):
+        view = _with(store, view, [key] if key in metas else [])
+    job = view.job
+    if job is None:
+        return None  # deleted meanwhile
+    for key, is_read in _records(view, job, metas):
+        view = _with(store, view, [key]) if is_read else add(view, key, b"", metas[key].modified)
+    for key in _beats(view, job, metas):
+        view = _with(store, view, [key])
+    return ListedRun(_last_word(view, job, metas), frozenset(metas))
+
+
+def _records(view: RunView, job: ResolvedJob, metas: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """(key, whether what it holds is needed) of the records of a listing, but for heartbeats."""
+    keys, members = RunKeys(view.run), job.members()
+    saves = any(output.kind == "checkpoints" for output in job.outputs.values())
+    for key in metas:
+        if key == keys.cancel:
+            yield key, False
+        elif key.startswith(keys.events):
+            yield key, True
+        elif key.startswith(keys.attempts):
+            number, _, rest = key.removeprefix(keys.attempts).partition("/")
+            at = keys.attempt(int(number)) if number.isdigit() else None
+            match rest.split("/") if at is not None else []:
+                case ["claim" | "exit" | "endpoints", name] if name.removesuffix(".json") in members:
+                    yield key, True
+                case ["formed.json"] | ["broken.json"]:
+                    yield key, True
+                case ["outputs", name] if name.removesuffix(MANIFEST) in job.outputs:
+                    yield key, False
+                case ["checkpoints", _, "complete.json"] if saves:
+                    yield key, False
+
+
+def _beats(view: RunView, job: ResolvedJob, metas: Iterable[str]) -> Iterator[str]:
+    """The heartbeats that are read: of ranks that have not exited, and of the last attempt."""
+    for attempt in view.attempts:
+        last = attempt is view.attempts[-1]
+        for member in job.members():
+            key = RunKeys(view.run).attempt(attempt.number).beat(member)
+            wanted = member in attempt.claims and (last or member not in attempt.exits)
+            if key in metas and wanted and not (last and _is_told(view, attempt, job, member)):
+                yield key
+
+
+def _is_told(view: RunView, attempt: AttemptView, job: ResolvedJob, member: str) -> bool:
+    """Whether exit and result say what the last heartbeat of the newest attempt's leader does."""
+    shown = view.result.shown if view.result is not None else None
+    return shown is not None and shown.attempt == attempt.number and member == job.members()[0] in attempt.exits
+
+
+def _last_word(view: RunView, job: ResolvedJob, metas: Mapping[str, Meta]) -> RunView:
+    """The view, with the last heartbeat of the newest attempt's leader as the result tells it."""
+    leader = job.members()[0]
+    last = view.attempts[-1] if view.attempts else None
+    meta = metas.get(RunKeys(view.run).attempt(last.number).beat(leader)) if last is not None else None
+    if last is None or meta is None or not _is_told(view, last, job, leader):
+        return view
+    assert view.result is not None
+    shown = view.result.shown
+    assert shown is not None
+    beat = Beat(seq=0, phase="", step=shown.step, total=shown.total, message=shown.message, checkpoint=shown.checkpoint)
+    told = replace(last, beats={**last.beats, leader: (beat, meta.modified)})
+    return replace(view, attempts=(*view.attempts[:-1], told))
 
 
 def read_ended(store: Store, run: str) -> RunView | None:

@@ -27,7 +27,14 @@ VERBS = {
     "`status`": ["-m", "launcher.cli", "status"],
     "`logs`": ["-m", "launcher.cli", "logs", "hello"],
     "`submit` of what has been run": ["-m", "launcher.cli", "submit", "job.yaml"],
-    "`training.sft` with more steps of warm-up than of training": ["-m", "training.sft", "--config", "w.yaml", "--out", "out"],
+    "`training.sft` with more steps of warm-up than of training": [
+        "-m",
+        "training.sft",
+        "--config",
+        "w.yaml",
+        "--out",
+        "out",
+    ],
 }
 
 
