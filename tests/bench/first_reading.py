@@ -1,4 +1,5 @@
-"""The first reading of finished runs from a store over a network: requests, seconds, CPU of this process.
+"""The first reading of finished runs from a store over a network, by `status` and by the monitor: requests, seconds,
+CPU of this process.
 
     RUNS=1000 OLD=<another checkout> python -m tests.bench.first_reading
 
@@ -17,6 +18,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
+from launcher.monitor.database import open_database
+from launcher.monitor.ingest import StoreFollower
 from launcher.protocol.finish import put_result
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Beat
@@ -32,32 +35,39 @@ from tests.support.fakerun import FakeAttempt, fake_job, write_run
 from tests.support.memory_store import MemoryStore
 
 RUNS = int(os.environ.get("RUNS", "1000"))
+READER = os.environ.get("READER", "status")
 DELAY = 0.02  # seconds that a request takes
 
 
 class Indexed(MemoryStore):
     """Lists a run without looking at every key, which would be this process's work and is a server's."""
 
-    indexed = False  # until all is written
+    index: dict[str, list[str]] | None = None  # of each run; none until all is written
+
+    def make_index(self) -> None:
+        self.index = {}
+        for key in sorted(self.objects):
+            self.index.setdefault("/".join(key.split("/", 2)[:2]) + "/", []).append(key)
 
     def level(self, prefix: str) -> tuple[list[Meta], list[str]]:
-        run = "/".join(prefix.split("/", 2)[:2]) + "/"
-        if not self.indexed:
+        if self.index is None or prefix.count("/") < 2:
             return super().level(prefix)
-        if not hasattr(self, "index"):
-            self.index: dict[str, list[str]] = {}
-            for key in sorted(self.objects):
-                self.index.setdefault("/".join(key.split("/", 2)[:2]) + "/", []).append(key)
+        rest = {key: key.removeprefix(prefix) for key in self.below(prefix)}
         self.asked("level")
-        rest = {key: key.removeprefix(prefix) for key in self.index.get(run, ()) if key.startswith(prefix)}
         metas = [self._meta(key) for key, name in rest.items() if "/" not in name]
         return metas, sorted({name.partition("/")[0] for name in rest.values() if "/" in name})
 
+    def below(self, prefix: str) -> list[str]:
+        """The keys with this prefix, which begins with a run's."""
+        assert self.index is not None
+        run = "/".join(prefix.split("/", 2)[:2]) + "/"
+        return [key for key in self.index.get(run, ()) if key.startswith(prefix)]
+
     def scan(self, prefix: str, after: str = "") -> Iterator[Meta]:
-        if not prefix.startswith("runs/"):
+        if self.index is None or not prefix.startswith("runs/") or prefix.count("/") < 2:
             return super().scan(prefix, after)
-        metas, _ = self.level(prefix)
-        return iter(metas)
+        self.asked("scan")
+        return map(self._meta, self.below(prefix))
 
 
 def measure() -> None:
@@ -70,7 +80,8 @@ def measure() -> None:
     runs = []
     for index in range(RUNS):
         job = fake_job("over", config={"index": index}, outputs={"model": Output()})
-        runs.append(write_run(store, job, [FakeAttempt(beat=beat)], outcome=None))
+        attempt = FakeAttempt(beat=beat, outputs={"model": {"weights": b"w"}})
+        runs.append(write_run(store, job, [attempt], outcome=None))
         view = read_run(store, runs[-1])
         put_result(store, view, job, Verdict("succeeded", 1, Reason.SUCCEEDED), writer="main-0", data={}, **told)
         store.create(work_run(work_hash(job), runs[-1]), b"{}")
@@ -79,13 +90,18 @@ def measure() -> None:
         asked[method] += 1
         time.sleep(DELAY)
 
-    memory.asked, memory.indexed = request, True
+    memory.make_index()
+    memory.asked = request
     with tempfile.TemporaryDirectory() as folder, Cache(Path(folder) / "cache") as cache:
         began, cpu = time.perf_counter(), time.process_time()
-        lines, problems = read_lines(store, runs, cache=cache, backend_of=lambda job: None)
+        if READER == "monitor":
+            follower = StoreFollower(open_database(f"sqlite:///{folder}/monitor.sqlite"), store)
+            assert follower.once().written == RUNS
+        else:
+            lines, problems = read_lines(store, runs, cache=cache, backend_of=lambda job: None)
+            assert len(lines) == RUNS
+            assert not problems
         took, used = time.perf_counter() - began, time.process_time() - cpu
-    assert len(lines) == RUNS
-    assert not problems
     print(f"{sum(asked.values()) / RUNS:.1f} | {took:.1f} | {1000 * used / RUNS:.1f}")
 
 
@@ -97,8 +113,10 @@ def main() -> int:
 
     print(f"| first reading of {RUNS:,} finished runs, 20 ms a request | requests a run | s | CPU ms a run |")
     print("|---|---:|---:|---:|")
-    for code, checkout in checkouts().items():
-        print(f"| {code} | {measured(__file__, checkout)} |")
+    for reader in ("status", "monitor"):
+        os.environ["READER"] = reader
+        for code, checkout in checkouts().items():
+            print(f"| {reader}, {code} | {measured(__file__, checkout)} |")
     return 0
 
 
