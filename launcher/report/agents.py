@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from launcher.decoding import Alike
 from launcher.errors import NotFound
 from launcher.results.compare import mean_with_interval
 from launcher.results.facts import Facts
@@ -22,7 +23,7 @@ INFRASTRUCTURE: Final = "infrastructure"
 UNKNOWN: Final = "not classified"  # of records without a class, as other programs write them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AgentResults:
     """The tasks of one agent on one benchmark, version and revision of its task set. `label` is unique among those of
     the report. `verified`: what a replay of its episodes found, in words; "" where there was none."""
@@ -71,6 +72,7 @@ def read_agents(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[st
     """The agents of every evaluation, baselines included. Damage is a line of `problems`."""
     # agent, run, tasks of one benchmark, what a replay of them found
     found: list[tuple[str, str, list[DetailedResult], str]] = []
+    alike = Alike()
     verified = _verified(outputs, problems)
     for facts, output in outputs:
         baselines = [name for name in output.files if name.startswith("baselines/") and name.count("/") == 2]
@@ -83,7 +85,7 @@ def read_agents(outputs: Sequence[tuple[Facts, StoredOutput]], problems: list[st
                 problems.append(str(error))
                 continue
             parts: dict[tuple[str, str, str], list[DetailedResult]] = {}
-            for task in tasks:
+            for task in map(alike.share, tasks):
                 parts.setdefault((task.agent, task.benchmark, task.edition), []).append(task)
             replayed = verified.get(output.manifest.files[path].sha256, "")
             found += [(agent, facts.name, part, replayed) for (agent, _, _), part in parts.items()]

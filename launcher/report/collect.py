@@ -30,7 +30,7 @@ MAX_SAMPLES = 8
 MAX_PLOTS = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AttemptLine:
     """One bar of the time line. Times are seconds since the epoch, by the clocks of the machines."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from launcher.errors import NotFound
@@ -83,10 +84,11 @@ def list_episodes(
             continue
         seen.add(id(match[1]))
         shown.append(replace(_of_task(*match), replay=replay, opened=is_open))
-    rest_of = [_of_task(agent, task) for agent in reversed(agents) for task in agent.tasks if id(task) not in seen]
-    if len(shown) + len(rest_of) > MOST:
-        problems.append(f"{len(shown) + len(rest_of) - MOST} more tasks are in the store, without a line in the list")
-    return [*shown, *rest_of][:MOST]
+    count = len(shown) + sum(len(agent.tasks) for agent in agents) - len(seen)
+    if count > MOST:
+        problems.append(f"{count - MOST} more tasks are in the store, without a line in the list")
+    rest_of = (_of_task(agent, task) for agent in reversed(agents) for task in agent.tasks if id(task) not in seen)
+    return [*shown, *islice(rest_of, max(0, MOST - len(shown)))]
 
 
 def _sizes(output: StoredOutput, folder: str) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -30,23 +30,12 @@ from launcher.spec.prices.rates import Prices
 from launcher.store.base import Store
 
 MOST_BYTES = 20 * 1000 * 1000  # of the page
+SECTIONS = Markup("\0")  # where they come; no text has this character (`clean`)
 STATES = {"succeeded": "good", "failed": "bad", "cancelled": "bad"}
 
 
-def render(report: Report) -> str:
-    """The whole page."""
-    sections = [
-        _head(report),
-        *(_hero(comparison) for comparison in report.comparisons),
-        _results(report),
-        side_by_side(report),
-        curve_charts(report.curves),
-        episode_list(report),
-        plots(report),
-        samples(report),
-        time_line(report),
-        _provenance(report),
-    ]
+def render(report: Report) -> list[bytes]:
+    """The page in pieces, UTF-8: of a page of 20 MB no second copy is made."""
     assets = files("launcher.report")
     style = assets.joinpath("page.css").read_text("utf-8")
     script = assets.joinpath("page.js").read_text("utf-8")
@@ -64,21 +53,35 @@ def render(report: Report) -> str:
         tag("style", Markup(style)),
     )
     footer = tag("footer", f"Slipway · read from {report.store} · every figure comes from verified files in that store")
-    shown = [section for section in sections if section]
-    body = tag("body", tag("main", *_with_contents(shown), footer), tag("script", Markup(script)))
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    body = tag("body", tag("main", SECTIONS, footer), tag("script", Markup(script)))
+    before, after = f"<!doctype html>\n{tag('html', head, body, lang='en')}\n".split(SECTIONS)
+    return [before.encode(), *_with_contents(_sections(report)), after.encode()]
 
 
-def _with_contents(sections: Sequence[Markup]) -> list[Markup]:
+def _sections(report: Report) -> Iterator[Markup | None]:
+    yield _head(report)
+    yield from map(_hero, report.comparisons)
+    for section in (_results, side_by_side):
+        yield section(report)
+    yield curve_charts(report.curves)
+    for section in (episode_list, plots, samples, time_line, _provenance):
+        yield section(report)
+
+
+def _with_contents(sections: Iterable[Markup | None]) -> list[bytes]:
     """The sections, and after the first, which is the title, links to the others; each begins with its heading."""
-    out: list[Markup] = []
+    out: list[bytes] = []
     links: list[Markup] = []
-    for place, section in enumerate(sections):
+    for section in filter(None, sections):
+        place = len(out)
         if place and (heading := re.search(r"<h2>(.*?)</h2>", section, re.DOTALL)):
             links.append(tag("a", Markup(heading[1]), href=f"#part-{place}"))
-            section = Markup(f'{section[: heading.start()]}<h2 id="part-{place}">{section[heading.start() + 4 :]}')
-        out.append(section)
-    return [*out[:1], tag("nav", *links, class_="contents", aria_label="contents"), *out[1:]] if len(links) > 1 else out
+            out.append(re.sub("<h2>", f'<h2 id="part-{place}">', section, count=1).encode())
+        else:
+            out.append(section.encode())
+    if len(links) > 1:
+        out.insert(1, tag("nav", *links, class_="contents", aria_label="contents").encode())
+    return out
 
 
 def write(store: Store, selection: Selection, path: Path, prices: Prices | None = None) -> Report:
@@ -89,15 +92,17 @@ def write(store: Store, selection: Selection, path: Path, prices: Prices | None 
     """
     pictures = ReportPictures(path.parent / f"{path.stem}-pictures")
     report = collect(store, selection, prices, pictures)
-    body = render(report).encode()
+    pieces = render(report)
     room = TEXT_BYTES
-    while len(body) > MOST_BYTES and room > TEXT_BYTES // 100:
+    while sum(map(len, pieces)) > MOST_BYTES and room > TEXT_BYTES // 100:
         room //= 4
         episodes, most = cut_texts(report.episodes, room)
+        if most == 0:
+            continue  # not its texts make it large
         line = f"the page would be too large: of each action and thought {most} characters are shown"
         report = replace(report, episodes=episodes, problems=[*report.problems, line])
-        body = render(report).encode()
-    write_whole(path, body)
+        pieces = render(report)
+    write_whole(path, *pieces)
     pictures.tidy()
     return report
 

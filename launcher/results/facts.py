@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from launcher.decoding import decode_record
+from launcher.decoding import Alike, decode_record
 from launcher.errors import NotFound
 from launcher.parallel import Threads
 from launcher.protocol.fold import fold
@@ -28,7 +28,7 @@ class CodeNote(msgspec.Struct, frozen=True):
     dirty: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Facts:
     """The facts of one run. `seconds` is the running time summed over the attempts; `cost` is of all attempts, None if
     no price is known or the run is free."""
@@ -68,8 +68,14 @@ def load_facts(
     """The facts of runs, read in parallel. `names`: run -> name, from the group. `prices` come from the profile, for
     runs without a price in their budget."""
     names = names or {}
+    alike, found = Alike(), []
     with Threads(16) as pool:
-        return list(pool.map(lambda run: _load(store, run, names.get(run, ""), prices or {}), runs))
+        for facts in pool.map(lambda run: _load(store, run, names.get(run, ""), prices or {}), runs):
+            alike.share(facts.job)
+            if facts.result is not None:
+                alike.share(facts.result)
+            found.append(facts)
+    return found
 
 
 def _load(store: Store, run: str, name: str, prices: Prices) -> Facts:

@@ -9,12 +9,13 @@ from pathlib import Path
 from launcher.errors import BadInput
 
 
-def write_whole(path: Path, body: bytes) -> None:
-    """Writes a file atomically. Raises BadInput if the file cannot be written."""
+def write_whole(path: Path, *pieces: bytes) -> None:
+    """Writes a file atomically, one piece after the other. Raises BadInput if the file cannot be written."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(body)
+        with part.open("wb") as file:
+            file.writelines(pieces)
         part.replace(path)
     except OSError as error:
         with suppress(OSError):

@@ -27,7 +27,7 @@ SUCCESS: Final = "success"  # the metric that is the share of `n` tasks that wer
 MAX_COMPARISONS = 4  # comparisons shown without a request; `launcher compare` has no limit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ResultRow:
     """A metric of a run, or the reason why the run has none."""
 
@@ -182,6 +182,8 @@ def auto_compare(store: Store, facts: Sequence[Facts]) -> Comparisons:
     firsts: dict[str, tuple[Facts, list[TaskResult]]] = {}
     comparisons: list[Comparison] = []
     for run_facts in facts:
+        if len(comparisons) >= MAX_COMPARISONS:
+            break  # nobody would see the others
         try:
             tasks = load_tasks(store, run_facts)
         except (NotFound, DamagedResults):

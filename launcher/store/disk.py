@@ -128,11 +128,13 @@ def any_file(folder: str) -> bool:
     return any(map(any_file, below))
 
 
-def read(fd: int, count: int) -> bytes:
-    """Reads `count` bytes from the file's current position, or all that are left."""
+def read(fd: int, count: int, size: int = PIECE) -> bytes:
+    """Reads `count` bytes from the file's current position, or all that are left: perhaps `size`, for which memory is
+    taken."""
     pieces = []
+    room = min(PIECE, size + 1)
     while count != 0:
-        piece = os.read(fd, PIECE if count < 0 else min(PIECE, count))
+        piece = os.read(fd, room if count < 0 else min(PIECE, count))
         if not piece:
             break
         pieces.append(piece)

@@ -98,7 +98,8 @@ class FileStore:
         with self._errors(key):
             try:
                 with open(disk.open_file(self._at(key)), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
-                    return disk.read(file.fileno(), -1), disk.meta(key, os.fstat(file.fileno()))
+                    found = os.fstat(file.fileno())
+                    return disk.read(file.fileno(), -1, found.st_size), disk.meta(key, found)
             except (*disk.GONE, IsADirectoryError):
                 self._be_there()
                 return None

@@ -48,8 +48,8 @@ frame.onload = () => {{
 @pytest.mark.parametrize("word", ["", WORD], ids=["as it is", "long words"])
 def test_nothing_sticks_out_of_a_narrow_page(word: str, file_store: Store, tmp_path: Path) -> None:
     pipeline = login_pipeline(file_store, n=40, thought="I click the field.")
-    html = render(collect(file_store, select(file_store, [pipeline.group])))
-    (tmp_path / "page.html").write_text(html, encoding="utf-8")
+    report = collect(file_store, select(file_store, [pipeline.group]))
+    (tmp_path / "page.html").write_bytes(b"".join(render(report)))
     (tmp_path / "frame.html").write_text(FRAME.format(width=WIDTH, word=word), encoding="utf-8")
     done = subprocess.run(
         [

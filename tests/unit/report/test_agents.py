@@ -20,7 +20,6 @@ from launcher.report.agents import (
     solved_within,
 )
 from launcher.report.collect import collect
-from launcher.report.page import render
 from launcher.report.side_by_side import budget_series
 from launcher.results.read import DetailedResult, FailureNote
 from launcher.results.stats import wilson
@@ -28,7 +27,7 @@ from launcher.selection.select import select
 from launcher.spec.model import Output
 from launcher.store.base import Store
 from tests.support.fakerun import FakeAttempt, eval_files, fake_job, write_run
-from tests.unit.report.test_html import parsed
+from tests.unit.report.test_html import parsed, rendered
 
 OUTPUTS = {"results": Output()}
 
@@ -104,7 +103,7 @@ def test_the_page_says_whether_a_replay_verified_the_scores(
         write_run(file_store, fake_job(name, outputs=OUTPUTS), [FakeAttempt(outputs={"results": content})])
         for name, content in (("evaluate", files), ("verify", verified))
     ]
-    page = parsed(render(collect(file_store, select(file_store, runs)))).text
+    page = parsed(rendered(collect(file_store, select(file_store, runs)))).text
     assert (said in page) if said else ("by replay" not in page)
 
 
@@ -205,7 +204,7 @@ def test_baselines_and_other_runs_stand_beside_the_agent(file_store: Store) -> N
     report = collect(file_store, select(file_store, runs))
     labels = {found.label for found in report.agents}
     assert labels == {"mine (eval-a)", "random (eval-a)", "mine (eval-b)", "random (eval-b)"}
-    text = parsed(render(report)).text
+    text = parsed(rendered(report)).text
     for words in ("Agents side by side", "By difficulty", "Why episodes failed", "The <last> answers", "four times"):
         assert words in text, words
 
@@ -220,7 +219,7 @@ def test_a_cell_has_the_rate_of_all_and_of_those_that_ran_with_both_numbers(file
         ),
     }
     run = write_run(file_store, fake_job("eval", outputs=OUTPUTS), [FakeAttempt(outputs={"results": files})])
-    text = " ".join(parsed(render(collect(file_store, select(file_store, [run])))).text.split())
+    text = " ".join(parsed(rendered(collect(file_store, select(file_store, [run])))).text.split())
     assert re.search(r"· 1/2, 1 not run ?of those that ran 100 % · 1/1", text)
     assert "· 0/1, 1 not run" in text
 

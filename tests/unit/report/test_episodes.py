@@ -13,12 +13,12 @@ import pytest
 from launcher.report import episodes as listed
 from launcher.report import page as pages
 from launcher.report.collect import collect
-from launcher.report.page import render, write
+from launcher.report.page import write
 from launcher.selection.select import select
 from launcher.spec.model import Output
 from launcher.store.base import Store
 from tests.support.fakerun import FakeAttempt, episode_files, eval_files, fake_job, png, write_run
-from tests.unit.report.test_html import parsed
+from tests.unit.report.test_html import parsed, rendered
 
 OUTPUTS = {"results": Output()}
 
@@ -64,7 +64,7 @@ def test_every_task_has_a_line_and_those_that_were_kept_a_replay(file_store: Sto
         "lacks": ("not run", "not run", "no program gimp", "", "", False),
         "won": ("solved", "", "", "", "", False),
     }
-    found = parsed(render(report))
+    found = parsed(rendered(report))
     rows = [
         attributes
         for name, attributes in found.found
@@ -79,7 +79,7 @@ def test_every_task_has_a_line_and_those_that_were_kept_a_replay(file_store: Sto
 def test_episodes_are_folded_by_outcome_and_what_failed_comes_first(file_store: Store) -> None:
     files = episode_files("solved", True) | episode_files("failed", False)
     lines = [record(f"task-{k}", success=k % 2 == 0, outcome="scored", score=float(k % 2 == 0)) for k in range(50)]
-    text = render(collect(file_store, select(file_store, [run_of(file_store, files, *lines)])))
+    text = rendered(collect(file_store, select(file_store, [run_of(file_store, files, *lines)])))
     folds = re.findall(r'<details class="outcome"( open)?><summary><span class="badge \w*">(\w+)</span><b>(\d+)', text)
     assert [name for _, name, _ in folds] == ["failed", "solved"]
     links = re.findall(r'<a href="#(part-\d+)">([^<]+)</a>', text)
@@ -97,14 +97,14 @@ def test_an_episode_that_failed_before_its_first_screen_is_a_line_without_a_repl
     run = run_of(file_store, files, record("e", episode="episodes/e", **infra))
     report = collect(file_store, select(file_store, [run]))
     assert [(e.outcome, e.replay) for e in report.episodes] == [("infra", None)]
-    assert "no screen" in parsed(render(report)).text
+    assert "no screen" in parsed(rendered(report)).text
 
 
 def test_a_screen_without_a_size_does_not_stop_the_page(file_store: Store) -> None:
     files = episode_files("e", True)
     head = json.loads(files["episodes/e/episode.json"])
     files["episodes/e/episode.json"] = json.dumps(head | {"screen": [0, 0]}).encode()
-    assert "Replays" in render(collect(file_store, select(file_store, [run_of(file_store, files)])))
+    assert "Replays" in rendered(collect(file_store, select(file_store, [run_of(file_store, files)])))
 
 
 def test_a_step_tells_where_the_screen_stays_the_same(file_store: Store) -> None:
@@ -161,7 +161,7 @@ def test_long_texts_are_cut_where_they_would_make_the_page_too_large(
 ) -> None:
     files = episode_files("e", True, thought="\u00fc" * 30_000)
     run = run_of(file_store, files)
-    whole = render(collect(file_store, select(file_store, [run])))
+    whole = rendered(collect(file_store, select(file_store, [run])))
     assert "\u00fc" * 30_000 in whole
     monkeypatch.setattr(pages, "MOST_BYTES", 100_000)
     write(file_store, select(file_store, [run]), tmp_path / "report.html")

@@ -8,7 +8,9 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.report.collect import Report
 from launcher.report.html import VOID, data, esc, tag
+from launcher.report.page import render
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -48,6 +50,10 @@ def parsed(markup: str) -> Collect:
     collect.close()
     assert collect.open == []
     return collect
+
+
+def rendered(report: Report) -> str:
+    return b"".join(render(report)).decode()
 
 
 @given(st.one_of(st.text(), st.sampled_from(EVIL)), st.one_of(st.text(), st.sampled_from(EVIL)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from launcher.reasons import Reason
-from launcher.report.collect import collect
+from launcher.report.collect import Report, collect
 from launcher.report.page import render, write
 from launcher.report.replays import choose, read_replay
 from launcher.results.read import StoredOutput as Files
@@ -30,14 +30,14 @@ from tests.support.fakerun import (
     write_group,
     write_run,
 )
-from tests.unit.report.test_html import parsed
+from tests.unit.report.test_html import parsed, rendered
 
 EVIL = "</script><script>alert('x')</script><img src=x onerror=alert(1)>"
 OUTPUTS = {"results": Output()}
 
 
 def page(store: Store, *names: str) -> str:
-    return render(collect(store, select(store, list(names))))
+    return rendered(collect(store, select(store, list(names))))
 
 
 def payloads(html: str) -> list[Any]:
@@ -267,3 +267,20 @@ def test_the_file_appears_whole(file_store: Store, tmp_path: Path) -> None:
     write(file_store, select(file_store, [pipeline.group]), path)
     assert path.read_text("utf-8").endswith("</html>\n")
     assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_page_that_its_texts_do_not_make_large_is_made_once(
+    file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made five times, with the same texts each time."""
+    made: list[Report] = []
+
+    def counted(report: Report) -> list[bytes]:
+        made.append(report)
+        return render(report)
+
+    monkeypatch.setattr("launcher.report.page.MOST_BYTES", 1)
+    monkeypatch.setattr("launcher.report.page.render", counted)
+    run = write_run(file_store, fake_job("train", outputs={"model": Output()}))
+    write(file_store, select(file_store, [run]), tmp_path / "report.html")
+    assert len(made) == 1
