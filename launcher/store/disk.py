@@ -59,11 +59,14 @@ class RootMode(NamedTuple):
 
     def give(self, place: int | Path) -> None:
         """Gives an object (its descriptor) or a folder that this process has made its group and mode."""
-        folder = isinstance(place, Path)
-        with suppress(PermissionError):  # the owner is not in that group
-            if os.stat(place).st_gid != self.group:  # noqa: PTH116 - of a descriptor, too
+        wanted = self.mode if isinstance(place, Path) else self.mode & 0o666
+        found = os.stat(place)  # noqa: PTH116 - of a descriptor, too
+        if found.st_gid != self.group:
+            with suppress(PermissionError):  # the owner is not in that group
                 os.chown(place, -1, self.group)
-        os.chmod(place, self.mode if folder else self.mode & 0o666)  # noqa: PTH101
+        elif stat.S_IMODE(found.st_mode) == wanted:
+            return
+        os.chmod(place, wanted)  # noqa: PTH101
 
 
 def sync_folder(folder: Path) -> None:

@@ -103,7 +103,8 @@ def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> Canc
 def cancel_unread(store: Store, runs: Iterable[str], *, reason: str = "") -> list[Cancelled]:
     """Asks runs to end whose job.json this launcher cannot read (a newer one's, or damaged): their own processes look
     for cancel.json. Their backends are not asked."""
-    return [Cancelled(run, _ask(store, run, reason)) for run in runs]
+    by = _user()
+    return [Cancelled(run, _ask(store, run, reason, by)) for run in runs]
 
 
 def cancel_jobs(
@@ -152,7 +153,8 @@ def cancel_all(
         missing = [run for run, active in zip(runs, heads, strict=True) if not active]
         if missing:
             raise NotFound(f"no run `{missing[0]}` in {store.url}")
-        states = list(threads.map(lambda run: _ask(store, run, reason), runs))
+        by = _user()
+        states = list(threads.map(lambda run: _ask(store, run, reason, by), runs))
         # one that a cancel has ended may have something left: the last cancel died, or was not heard
         stopping = [run for run, state in zip(runs, states, strict=True) if left or state in ("stopping", "cancelled")]
         observed = {run: backend.look_up(run) for run in stopping}
@@ -175,12 +177,12 @@ def _exists(store: Store, run: str) -> bool:
     return store.head(RunKeys(run).job) is not None
 
 
-def _ask(store: Store, run: str, reason: str) -> str:
+def _ask(store: Store, run: str, reason: str, by: str) -> str:
     """Puts cancel.json unless the run has ended."""
     stored = store.read(RunKeys(run).result)
     if stored is not None:
         return str(ended_as(decode_record(stored[1].key, stored[0], Result))[0])
-    record = Cancel(by=_user(), time=time.time(), nonce=uuid.uuid4().hex, reason=reason)
+    record = Cancel(by=by, time=time.time(), nonce=uuid.uuid4().hex, reason=reason)
     store.create(RunKeys(run).cancel, msgspec.json.encode(record))
     return "stopping"
 
