@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
@@ -191,6 +192,28 @@ def test_a_damaged_image_is_found_when_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(BadSample, match=r"images-00000\.tar: damaged: image [0-9a-f]{64}") as caught:
         open_images(found[0])
     assert caught.value.reason == "image_broken"
+
+
+def test_an_image_is_hashed_when_it_is_first_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of reading a picture of 1280x720 an eighth went into its hash, at each epoch."""
+    manifest = write_packed(tmp_path / "out", {"train": [episode(0, 2, frames=[png(0), png(1)])]})
+    images = PackedImages(tmp_path / "out", manifest.packs, manifest.index)
+    files = {hashlib.sha256(png(number)).hexdigest(): png(number) for number in range(2)}
+    hashed: list[int] = []
+    sha256 = hashlib.sha256
+
+    def counted(data: bytes) -> Any:
+        hashed.append(len(data))
+        return sha256(data)
+
+    monkeypatch.setattr("training.data.packed.stream.hashlib.sha256", counted)
+    for _ in range(3):
+        assert {sha: images.read(sha) for sha in files} == files
+    assert sorted(hashed) == sorted(map(len, files.values()))
+    tar = tmp_path / "out" / "images-00000.tar"
+    tar.write_bytes(tar.read_bytes()[:600])  # what is cut off later is noticed all the same
+    with pytest.raises(BadFrame, match="damaged"):
+        [images.read(sha) for sha in files]
 
 
 def test_images_that_are_not_there(tmp_path: Path) -> None:
