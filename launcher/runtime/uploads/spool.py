@@ -20,11 +20,13 @@ from typing import Final
 from launcher.errors import Unreachable
 from launcher.store.base import Store
 
-PIECE: Final = 1 << 20  # bytes; so many are sent at once, before the interval has passed
+PIECE: Final = 1 << 20  # bytes; so many are sent at once, before the interval has passed; of a long stream a 16th
 MOST: Final = 8 << 20  # bytes; largest piece, and so what one request holds in memory
 FIRST: Final = 0.5  # seconds until the first piece; doubles with each piece up to LONGEST
 LONGEST: Final = 15.0
 WHOLE: Final = 1 << 30  # bytes; a longer stream stays in pieces, and sent bytes are freed on the local disk
+LARGE: Final = 64 << 20  # bytes; a longer stream stays in pieces, too, if they are so large in the mean:
+FEW: Final = 4 << 20  # bytes, what a reader asks for at once
 _KEEP_SIZE_AND_PUNCH = 3  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
 
@@ -117,7 +119,7 @@ class Spool:
 
 
 class Shipper:
-    """Sends a spool's bytes to the store as they come. `finish` replaces the pieces by one object.
+    """Sends a spool's bytes to the store as they come. `finish` replaces small pieces by one object.
 
     `key(first, end)` is the key of the bytes [first, end). `sent`: bytes that are in the store.
     """
@@ -142,6 +144,7 @@ class Shipper:
         self._whole = whole
         self._next: tuple[int, int] | None = None  # the range being sent; it stays the same until the store has it
         self._end: int | None = None  # the end of the whole object being sent; it stays the same too
+        self._joined = True  # whether one object replaces the pieces
         self._replaced: list[str] = []  # keys of the pieces that the whole object replaced
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ship", daemon=True)
@@ -158,7 +161,7 @@ class Shipper:
                     continue
                 now = time.monotonic()
                 due = due or now + self._interval
-                if waiting < PIECE and now < due:
+                if waiting < min(MOST, max(PIECE, self.sent // 16)) and now < due:
                     self.spool.changed.wait(due - now)
                     continue
             due = 0.0
@@ -180,8 +183,9 @@ class Shipper:
             self.spool.free(self.sent)
 
     def finish(self, insist: Callable[[Callable[[], None]], None] = lambda step: step()) -> None:
-        """Sends the rest, then replaces the pieces by one object. `insist` runs each step and repeats it after an error
-        while there is time. Raises Unreachable. May be called again, after an error or for bytes that came later."""
+        """Sends the rest; many small pieces are replaced by one object. `insist` runs each step and repeats it after an
+        error while there is time. Raises Unreachable. May be called again, after an error or for bytes that came
+        later."""
         self._stopping.set()
         with self.spool.changed:
             self.spool.changed.notify_all()
@@ -189,7 +193,9 @@ class Shipper:
         self.spool.seal()
         if self._end is None:
             self._end = self.spool.size
-        if self.sent <= self._end <= self._whole and self.pieces != [(0, self._end)] and self._end:
+            few = self._end > LARGE and len(self.pieces) * FEW <= self._end
+            self._joined = 0 < self._end <= self._whole and not few
+        if self._joined and self.sent <= self._end and self.pieces != [(0, self._end)]:
             insist(self._put_whole)
         insist(self._delete_replaced)
         end = self.spool.size  # lines that come later, perhaps about these puts, are not sent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import threading
@@ -14,7 +15,7 @@ import pytest
 from launcher.errors import Unreachable
 from launcher.runtime.secrets.masking import Masker
 from launcher.runtime.uploads.log_stream import OutputStream
-from launcher.runtime.uploads.spool import PIECE, Shipper, Spool
+from launcher.runtime.uploads.spool import FEW, LARGE, PIECE, Shipper, Spool
 from launcher.store.file import FileStore
 from launcher.store.logs import read_pieces
 from tests.support.waiting import until
@@ -75,6 +76,26 @@ def test_a_long_stream_keeps_its_pieces_and_leaves_the_disk(store: FileStore, sp
     assert len(keys(store)) > 1
     assert b"".join(piece.body for piece in read_pieces(store, "logs/", ".log")) == body * 20 + b"end"
     assert spool.path.stat().st_blocks * 512 < 4 * PIECE
+
+
+@pytest.mark.parametrize(("piece", "joined"), [(FEW, False), (FEW // 16, True)])
+def test_a_large_log_of_large_pieces_is_not_sent_twice(
+    piece: int, joined: bool, store: FileStore, spool: Spool
+) -> None:
+    """Of a log of 1 GB each byte was read, hashed and sent a second time at the end, which a reader does not need."""
+    shipper = Shipper(store, spool, key, first=0.0, longest=0.0)
+    body = os.urandom(piece)
+    while spool.size < LARGE + 1:
+        spool.append(body)
+        until(lambda: shipper.sent == spool.size)
+    spool.append(b"end")
+    shipper.finish()
+    assert (len(keys(store)) == 1) == joined
+    assert keys(store)[-1].endswith(f"-{spool.size:020d}.log")
+    found = hashlib.sha256()
+    for each in read_pieces(store, "logs/", ".log"):
+        found.update(each.body)
+    assert found.digest() == hashlib.sha256(body * (spool.size // piece) + b"end").digest()
 
 
 class Away(FileStore):
