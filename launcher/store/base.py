@@ -76,11 +76,17 @@ class Store(Protocol):
         ...
 
     def send(
-        self, key: str, source: Callable[[], Iterable[bytes | memoryview]], size: int, sha256: str | None = None
+        self,
+        key: str,
+        source: Callable[[], Iterable[bytes | memoryview]],
+        size: int,
+        sha256: str | None = None,
+        known: Callable[[int, str], None] | None = None,
     ) -> str:
         """Puts the pieces of `source()`, about `size` bytes, in parallel parts if large. `source` is called again for
-        each retry. With `sha256` (hex), raises Damaged if the hash or the size differs. If the source raises, no object
-        is written. Returns the sha256 (hex). Overwrites; durable on return."""
+        each retry. With `sha256` (hex), raises Damaged if the hash or the size differs. `known` is called with size and
+        sha256 before the store has the last piece. If it or the source raises, no object is written. Returns the sha256
+        (hex). Overwrites; durable on return."""
         ...
 
     def copy(self, source: str, target: str) -> None:

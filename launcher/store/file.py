@@ -23,7 +23,7 @@ from launcher.errors import BadInput, BadRecord, Conflict, NotFound, Unreachable
 from launcher.store import disk
 from launcher.store.base import TEMPORARY, Meta, check_key, check_path
 from launcher.store.layout import MARKER, ROOMS
-from launcher.store.transfer import PIECE, Piece, checked, download, file_pieces
+from launcher.store.transfer import PIECE, Known, Piece, checked, download, file_pieces
 
 CLOCK_KEPT: Final = 0.1  # seconds for which a reading of the clock is counted on: users may set it
 ABANDONED: Final = 24 * 3600.0  # seconds without a write after which a temporary file may be deleted
@@ -212,10 +212,17 @@ class FileStore:
     def upload(self, key: str, path: Path) -> str:
         return self.send(key, lambda: file_pieces(path), path.stat().st_size)
 
-    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int, sha256: str | None = None) -> str:
+    def send(
+        self,
+        key: str,
+        source: Callable[[], Iterable[Piece]],
+        size: int,
+        sha256: str | None = None,
+        known: Known | None = None,
+    ) -> str:
         target = self._path(key)
         sha = hashlib.sha256()
-        pieces = checked(source(), sha, size, sha256, f"store {self.url}: {key}")
+        pieces = checked(source(), sha, size, sha256, f"store {self.url}: {key}", known)
         with self._prepared(pieces) as part, self._errors(key):
             self._place(target, lambda: part.replace(target))
         return sha.hexdigest()

@@ -20,7 +20,7 @@ from launcher.store.address import StoreUrl, client
 from launcher.store.base import DEADLINE, TEMPORARY, Meta, check_key
 from launcher.store.layout import MARKER
 from launcher.store.retrying import Exists, Missing, StoreFault, retrying
-from launcher.store.transfer import PIECE, Piece, ahead, checked, download, file_pieces, pumped
+from launcher.store.transfer import PIECE, Known, Piece, ahead, checked, download, file_pieces, pumped
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -191,7 +191,14 @@ class ObjectStore:
     def upload(self, key: str, path: Path) -> str:
         return self.send(key, lambda: file_pieces(path), path.stat().st_size)
 
-    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int, sha256: str | None = None) -> str:
+    def send(
+        self,
+        key: str,
+        source: Callable[[], Iterable[Piece]],
+        size: int,
+        sha256: str | None = None,
+        known: Known | None = None,
+    ) -> str:
         import obstore
 
         self._checked(key)
@@ -199,7 +206,7 @@ class ObjectStore:
 
         def act() -> str:
             sha = hashlib.sha256()
-            pieces = checked(source(), sha, size, sha256, f"store {self.url}: {key}")
+            pieces = checked(source(), sha, size, sha256, f"store {self.url}: {key}", known)
             if size <= PIECE:
                 obstore.put(self._bulk, key, b"".join(pieces), use_multipart=False)
             else:

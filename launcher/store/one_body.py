@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from launcher.store.base import TEMPORARY, Store
-from launcher.store.transfer import Piece, file_pieces
+from launcher.store.transfer import Known, Piece, file_pieces
 
 VARIABLE: Final = "SLIPWAY_ONE_BODY"
 VIOLATIONS: Final = "violations"
@@ -55,22 +55,20 @@ class OneBody:
     def upload(self, key: str, path: Path) -> str:
         return self.send(key, lambda: file_pieces(path), path.stat().st_size)
 
-    def send(self, key: str, source: Callable[[], Iterable[Piece]], size: int, sha256: str | None = None) -> str:
-        def noted() -> Iterator[Piece]:
-            sha = hashlib.sha256()
-            held: Piece | None = None  # no store makes an object before it has the last piece
-            for piece in source():
-                if held is not None:
-                    yield held
-                sha.update(piece)
-                held = piece
-            self._note(key, sha.hexdigest())
-            if held is not None:
-                yield held
+    def send(
+        self,
+        key: str,
+        source: Callable[[], Iterable[Piece]],
+        size: int,
+        sha256: str | None = None,
+        known: Known | None = None,
+    ) -> str:
+        def noted(size: int, digest: str) -> None:
+            if known is not None:
+                known(size, digest)
+            self._note(key, digest)
 
-        if sha256 is not None:  # `send` refuses other bytes, so the body is known
-            self._note(key, sha256)
-        return self._inner.send(key, source if sha256 is not None else noted, size, sha256)
+        return self._inner.send(key, source, size, sha256, noted)
 
     def _place(self, key: str) -> Path:
         name = f"{self._inner.url.partition('?')[0]} {key}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what reads small records alone does without them
 PIECE: Final = 8 << 20
 Piece: TypeAlias = "bytes | memoryview"
 Progress: TypeAlias = Callable[[int, int], None]  # bytes done, bytes in all
+Known: TypeAlias = Callable[[int, str], None]  # takes the size and the sha256 (hex) of what is sent; may raise
 
 
 class Damaged(SlipwayError):
@@ -46,10 +47,17 @@ def hashed(pieces: Iterable[Piece], sha: hashlib._Hash) -> Iterator[Piece]:
         yield piece
 
 
-def checked(pieces: Iterable[Piece], sha: hashlib._Hash, size: int, sha256: str | None, what: str) -> Iterator[Piece]:
+def checked(
+    pieces: Iterable[Piece],
+    sha: hashlib._Hash,
+    size: int,
+    sha256: str | None,
+    what: str,
+    known: Known | None = None,
+) -> Iterator[Piece]:
     """The same pieces, hashed into `sha`. With a `sha256`, raises Damaged before the last piece if size or hash are
-    wrong, so that the consumer never completes a damaged file."""
-    if sha256 is None:
+    wrong, so that the consumer never completes a damaged file. `known` is called before the last piece, too."""
+    if sha256 is None and known is None:
         yield from hashed(pieces, sha)
         return
     received = 0
@@ -60,8 +68,10 @@ def checked(pieces: Iterable[Piece], sha: hashlib._Hash, size: int, sha256: str 
         sha.update(piece)
         received += len(piece)
         held = piece
-    if received != size or sha.hexdigest() != sha256:
+    if sha256 is not None and (received != size or sha.hexdigest() != sha256):
         raise Damaged(f"{what}: {received} bytes with sha256 {sha.hexdigest()[:12]}, not {size} with {sha256[:12]}")
+    if known is not None:
+        known(received, sha.hexdigest())
     if held is not None:
         yield held
 

@@ -7,7 +7,6 @@ which its entry in the manifest names. A manifest is encoded once, before its fi
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import threading
@@ -25,7 +24,7 @@ from launcher.store.base import Store
 from launcher.store.layout import again_file, live_file
 from launcher.store.manifest import Manifest, StoredFile, holds, key_of
 from launcher.store.paths import LeftOutFiles, escaped, stored_name, walk
-from launcher.store.transfer import Meter, Piece, Progress, file_pieces, in_parallel
+from launcher.store.transfer import Meter, Progress, file_pieces, in_parallel
 
 RACY: Final = 2.0  # seconds; a file that changed so shortly before it was sent may change again with the same mtime
 COPIED: Final = 4 << 30  # bytes; a store cannot copy a larger object in one request
@@ -195,26 +194,18 @@ class Upload:
 
     def _sent(self, name: str, local_file: LocalFile, at: str, meter: Meter) -> StoredFile:
         key = key_of(self._prefix, name, at)
-        sent, digest = 0, ""
+        sent = 0
 
-        def source() -> Iterator[Piece]:
-            nonlocal sent, digest
-            size, sha = 0, hashlib.sha256()
-            held: Piece | None = None  # no store makes an object before it has the last piece
-            for piece in meter.through(file_pieces(local_file.path)):
-                if held is not None:
-                    yield held
-                sha.update(piece)
-                size += len(piece)
-                held = piece
-            sent, digest = size, sha.hexdigest()
-            if not self._first(key, sent, digest):
+        def known(size: int, digest: str) -> None:
+            nonlocal sent
+            sent = size
+            if not self._first(key, size, digest):
                 raise Changed(f"{local_file.path} changed while it was sent")
-            if held is not None:
-                yield held
 
         # the file may grow meanwhile, so the manifest records the bytes that were sent
-        self._store.send(key, source, local_file.status.st_size)
+        digest = self._store.send(
+            key, lambda: meter.through(file_pieces(local_file.path)), local_file.status.st_size, known=known
+        )
         return StoredFile(sent, digest, local_file.status.st_mtime_ns, at, local_file.name, local_file.executable)
 
 

@@ -217,6 +217,22 @@ def test_a_source_that_fails_leaves_no_object(store: Store, size: int) -> None:
     assert store.head("broken") is None
 
 
+@pytest.mark.parametrize("size", [0, 10, 20_000_003])
+def test_who_knows_what_is_sent_can_refuse_it(store: Store, size: int) -> None:
+    body, told = os.urandom(size), list[tuple[int, str]]()
+
+    def refuses(size: int, digest: str) -> None:
+        told.append((size, digest))
+        raise ValueError("not this")
+
+    with pytest.raises(ValueError, match="not this"):
+        store.send("refused", lambda: [body], size, known=refuses)
+    assert store.head("refused") is None
+    digest = hashlib.sha256(body).hexdigest()
+    assert store.send("taken", lambda: [body], size, known=lambda *each: told.append(each)) == digest
+    assert told == [(size, digest)] * 2
+
+
 def test_send_takes_pieces_of_any_size(store: Store) -> None:
     body = os.urandom(9_000_000)
 

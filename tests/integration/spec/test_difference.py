@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Stored(MemoryStore):
-    def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+    def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
         self.put(key, b"".join(bytes(piece) for piece in source()))
         return sha256
 

@@ -108,10 +108,10 @@ class Away(FileStore):
             raise Unreachable("away")
         super().put(key, body)
 
-    def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+    def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
         if self.away:
             raise Unreachable("away")
-        return super().send(key, source, size, sha256)
+        return super().send(key, source, size, sha256, known)
 
 
 def test_a_store_that_is_away_loses_nothing(tmp_path: Path, spool: Spool) -> None:
@@ -142,9 +142,9 @@ class Late(Away):
         self._once(key, body)
         super().put(key, body)
 
-    def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+    def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
         self._once(key, b"".join(bytes(piece) for piece in source()))
-        return super().send(key, source, size, sha256)
+        return super().send(key, source, size, sha256, known)
 
     def _once(self, key: str, body: bytes) -> None:
         if key not in self.late:

@@ -30,9 +30,9 @@ class Counting(FileStore):
         self.sent: list[str] = []
         self.fetched: list[str] = []
 
-    def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+    def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
         self.sent.append(key)
-        return super().send(key, source, size, sha256)
+        return super().send(key, source, size, sha256, known)
 
     def stream(self, key):  # type: ignore[no-untyped-def]
         self.fetched.append(key)
@@ -72,10 +72,10 @@ def test_there_and_back(store: Counting, root: Path, tmp_path: Path) -> None:
 
 def test_the_manifest_is_written_last(store: Counting, root: Path) -> None:
     class Broken(Counting):
-        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
             if key.endswith("d/b"):
                 raise RuntimeError("the machine is gone")
-            return super().send(key, source, size, sha256)
+            return super().send(key, source, size, sha256, known)
 
     with pytest.raises(RuntimeError):
         write_tree(Broken(store.root), "out/", "out.manifest.json", root)
@@ -84,21 +84,21 @@ def test_the_manifest_is_written_last(store: Counting, root: Path) -> None:
 
 def test_a_file_that_vanishes_is_left_out(store: Counting, root: Path) -> None:
     class Rotating(Counting):
-        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
             if key.endswith("/a"):
                 (root / "a").unlink()
-            return super().send(key, source, size, sha256)
+            return super().send(key, source, size, sha256, known)
 
     assert "a" not in write_tree(Rotating(store.root), "out/", "m.json", root).files
 
 
 def test_a_file_that_grows_is_recorded_as_it_was_sent(store: Counting, root: Path) -> None:
     class Growing(Counting):
-        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
             if key.endswith("/a"):
                 with (root / "a").open("ab") as file:
                     file.write(b" and more")
-            return super().send(key, source, size, sha256)
+            return super().send(key, source, size, sha256, known)
 
     manifest = write_tree(Growing(store.root), "out/", "m.json", root)
     assert manifest.files["a"].size == len(b"1 and more")

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,17 +32,19 @@ class OneBody(FileStore):
         self.breaks: dict[str, str] = {}
         self.meanwhile: Callable[[str], None] = lambda key: None
 
-    def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+    def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
         how = self.breaks.pop(key, "")
         if how == "before":
             raise Unreachable("the connection broke")
         body = b"".join(bytes(piece) for piece in source())
+        if known is not None:
+            known(len(body), hashlib.sha256(body).hexdigest())
         self._holds(key, body)
         self.sent.append(key)
         if how:
             raise Unreachable("the answer is lost")
         self.meanwhile(key)
-        return super().send(key, lambda: [body], size, sha256)
+        return super().send(key, lambda: [body], size, sha256, known)
 
     def create(self, key: str, body: bytes) -> bool:
         self._holds(key, body)
@@ -174,11 +177,12 @@ def test_a_live_file_that_changes_while_it_is_sent_stays_at_its_last_version(sto
     """The store tries again by itself, within one call, with what the file has then."""
 
     class Again(OneBody):
-        def send(self, key, source, size, sha256=None):  # type: ignore[no-untyped-def]
+        def send(self, key, source, size, sha256=None, known=None):  # type: ignore[no-untyped-def]
             if key == "out.live/00000002/a":
-                list(source())
+                body = b"".join(source())
+                known(len(body), hashlib.sha256(body).hexdigest())
                 (root / "a").write_bytes(b"newer")
-            return super().send(key, source, size, sha256)
+            return super().send(key, source, size, sha256, known)
 
     upload = Upload(again := Again(store.root), OUT, root)
     first = upload.version(1)["a"]
@@ -252,3 +256,22 @@ def test_a_copy_is_the_same_bytes_under_another_key(store: OneBody) -> None:
     assert list((store.root / ".tmp").iterdir()) == []
     with pytest.raises(NotFound):
         plain.copy("nothing", "c")
+
+
+def test_each_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice it was: by who sends it, and by the store."""
+    root, store = tmp_path / "from", FileStore(tmp_path / "to", sync=False)
+    root.mkdir()
+    for number in range(20):
+        (root / f"{number}").write_bytes(b"%d" % number)
+    made: list[object] = []
+    sha256 = hashlib.sha256
+
+    def counted(*data: bytes) -> Any:
+        made.append(data)
+        return sha256(*data)
+
+    monkeypatch.setattr(hashlib, "sha256", counted)
+    manifest = write_tree(store, OUT, "out.manifest.json", root)
+    assert len(made) == 20
+    assert manifest.files["7"].sha256 == sha256(b"7").hexdigest()
