@@ -93,7 +93,7 @@ def _plain(name: str) -> bool:
         size = len(name.encode())
     except UnicodeEncodeError:  # the bytes of the name are no UTF-8
         return False
-    odd = any(ord(char) < 32 or ord(char) == 127 or char in "\ufffe\uffff" for char in name)
+    odd = not name.isprintable() and any(ord(char) < 32 or ord(char) == 127 or char in "\ufffe\uffff" for char in name)
     return size <= LONGEST and not odd and name.partition("/")[0] != ODD
 
 
@@ -104,8 +104,8 @@ def walk(
     follow: bool = False,
     leave: Callable[[str, str], None] = lambda name, why: None,
     empty: Callable[[str], None] = lambda name: None,
-) -> Iterator[tuple[str, Path]]:
-    """(relative name, path) of every regular file below a folder, sorted within each.
+) -> Iterator[tuple[str, Path, os.stat_result]]:
+    """(relative name, path, status) of every regular file below a folder, sorted within each.
 
     A link counts as the file it points to, if that lies below `within` (default: `root`), or anywhere with `follow`.
     `leave(name, why)` is called for everything else: links that lead out of it or to nothing, FIFOs, sockets, devices.
@@ -113,21 +113,25 @@ def walk(
     """
     home = (within or root).resolve()
 
-    def below(folder: Path, relative: str, above: frozenset[tuple[int, int]]) -> Iterator[tuple[str, Path]]:
+    def below(
+        folder: Path, relative: str, above: frozenset[tuple[int, int]]
+    ) -> Iterator[tuple[str, Path, os.stat_result]]:
         status = folder.stat()
         inside = above | {(status.st_dev, status.st_ino)}
-        found = sorted(folder.iterdir())
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
         if relative and not found:
             empty(relative[:-1])
-        for path in found:
-            name = f"{relative}{path.name}"
+        for entry in found:
+            name = f"{relative}{entry.name}"
             with suppress(FileNotFoundError):  # deleted meanwhile
-                real = _target(path, home, follow, name, leave) if path.is_symlink() else path
+                path = Path(entry.path)
+                real = _target(path, home, follow, name, leave) if entry.is_symlink() else path
                 if real is None:
                     continue
-                target = real.stat()
+                target = real.stat() if real is not path else entry.stat()
                 if stat.S_ISREG(target.st_mode):
-                    yield name, real
+                    yield name, real, target
                 elif not stat.S_ISDIR(target.st_mode):
                     leave(name, _KINDS.get(stat.S_IFMT(target.st_mode), "not a regular file"))
                 elif (target.st_dev, target.st_ino) in inside:

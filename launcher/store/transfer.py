@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what reads small records alone does without them
     from concurrent.futures import Future
 
 PIECE: Final = 8 << 20
+SMALL: Final = 64 << 10
 Piece: TypeAlias = "bytes | memoryview"
 Progress: TypeAlias = Callable[[int, int], None]  # bytes done, bytes in all
 Known: TypeAlias = Callable[[int, str], None]  # takes the size and the sha256 (hex) of what is sent; may raise
@@ -36,8 +37,10 @@ class TransferStopped(Exception):
 
 def file_pieces(path: Path) -> Iterator[bytes]:
     """A local file from its start; raises OSError."""
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(PIECE):
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - thousands of them
+        # memory is taken for as much as is asked for, and it may grow meanwhile
+        room = min(PIECE, max(SMALL, os.fstat(file.fileno()).st_size + 1))
+        while piece := file.read(room):
             yield piece
 
 

@@ -12,7 +12,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
@@ -153,10 +152,9 @@ class Upload:
         return done
 
     def _found(self, left: LeftOutFiles, empty: list[str]) -> Iterator[tuple[str, LocalFile]]:
-        for name, path in walk(self._root, leave=left, empty=lambda name: empty.append(escaped(name))):
-            with suppress(FileNotFoundError):  # deleted meanwhile
-                stored = stored_name(name)
-                yield stored, LocalFile(path, path.stat(), "" if stored == name else escaped(name))
+        for name, path, status in walk(self._root, leave=left, empty=lambda name: empty.append(escaped(name))):
+            stored = stored_name(name)
+            yield stored, LocalFile(path, status, "" if stored == name else escaped(name))
 
     def _finally(self, name: str, local_file: LocalFile, began: float, meter: Meter) -> StoredFile:
         old = self._final.get(name)

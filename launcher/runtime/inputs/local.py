@@ -30,10 +30,10 @@ def folder_digest(request: Fetch, path: Path) -> str:
     names = list(walk(path, follow=True, leave=left))
     for line in left.lines(f"input {request.name}"):
         request.context.say(line)
-    total = sum(file.stat().st_size for _, file in names)
+    total = sum(status.st_size for _, _, status in names)
     files: dict[str, StoredFile] = {}
     done = 0
-    for name, file in names:
+    for name, file, _ in names:
         with file.open("rb", buffering=0) as stream:
             size = os.fstat(stream.fileno()).st_size
             files[stored_name(name)] = StoredFile(size, hashlib.file_digest(stream, "sha256").hexdigest())

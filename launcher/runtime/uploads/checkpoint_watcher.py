@@ -51,8 +51,7 @@ def signature_of(path: Path, within: Path | None = None, left: LeftOutFiles | No
             entry = path.stat()
             return ((path.name, entry.st_size, entry.st_mtime_ns, entry.st_ino),)
         rows = []
-        for relative, file in walk(path, within=within, leave=left or LeftOutFiles()):
-            entry = file.stat()
+        for relative, _, entry in walk(path, within=within, leave=left or LeftOutFiles()):
             rows.append((relative, entry.st_size, entry.st_mtime_ns, entry.st_ino))
         return tuple(sorted(rows))
     except OSError:
