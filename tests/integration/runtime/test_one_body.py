@@ -21,7 +21,7 @@ from tests.integration.runtime.test_checkpoints import CHECKPOINTS
 
 # the first try of each put fails after its body has left, and that body is what the server executes last
 LATE = """
-import os, sys
+import hashlib, os, sys
 if "launcher.runtime" in sys.orig_argv:
     from launcher.errors import Unreachable
     from launcher.store.file import FileStore
@@ -40,12 +40,14 @@ if "launcher.runtime" in sys.orig_argv:
             raise Unreachable("the connection broke")
         put(self, key, body)
 
-    def late_send(self, key, source, size, sha256=None):
+    def late_send(self, key, source, size, sha256=None, known=None):
         if first(key):
             body = b"".join(bytes(piece) for piece in source())
+            if known is not None:
+                known(len(body), hashlib.sha256(body).hexdigest())
             late.append(lambda: put(self, key, body))
             raise Unreachable("the connection broke")
-        return send(self, key, source, size, sha256)
+        return send(self, key, source, size, sha256, known)
 
     def late_create(self, key, body):
         if ("/outputs/" in key or "/checkpoints/" in key) and first(key):
