@@ -22,7 +22,15 @@ from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, EnvironmentName, environment, for_hacker, tasks_of, written_options
+from eval.environments.registry import (
+    ENVIRONMENTS,
+    EnvironmentName,
+    environment,
+    for_hacker,
+    judge_of,
+    tasks_of,
+    written_options,
+)
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.prompts import PromptBuilder, PromptConfig
@@ -33,6 +41,7 @@ from eval.rollout.loop import Rollout, RolloutLimits, check_interface, rollout
 from eval.rollout.rank_sharing import ranks_here
 from eval.rollout.task_run import hacker_gains
 from eval.scores import arms
+from eval.scores.judge_errors import read_errors
 from eval.scores.summary import MetricRow, summarise, table, write_summary
 
 __all__ = ["ENVIRONMENTS", "EvaluatedTasks", "RunConfig", "environment", "evaluate", "main"]
@@ -157,6 +166,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
         return desktop if grounder is None else grounded(desktop, grounder)
 
     written = written_options(config.environment, config.options)
+    errors = read_errors(judge_of(config.environment, config.options))
     rows: list[MetricRow] = []
     if ranks is not None:
         ranks.last = len(players) - 1
@@ -191,7 +201,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
         told = {"version": _edition(config.version, written), "split": config.split}
         if number < len(config.arms):
             units[config.arms[number]] = arms.of_tasks(records)
-        rows += summarise(records, **told, seed=config.tasks.seed, within=config.within)
+        rows += summarise(records, **told, seed=config.tasks.seed, within=config.within, errors=errors)
         if all(record.outcome != "scored" for record in records):
             raise SetupFailed(f"no task could be run: {records[0].error}")
     if not rows:

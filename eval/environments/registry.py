@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -14,6 +14,9 @@ from eval.config import Config, ConfigError
 from eval.config.importing import FORM, call, is_path, load_object, require_methods
 from eval.desktop import Desktop, Environment, Task
 from eval.identity import TaskParts, identity
+
+if TYPE_CHECKING:
+    from eval.judges.vlm import VlmJudgeConfig
 
 ENVIRONMENTS: Final = {
     "android": "eval.environments.android",
@@ -173,6 +176,21 @@ def for_hacker(name: str) -> Callable[[Mapping[str, Any]], Desktop]:
     world = environment(name)
     made: Callable[[Mapping[str, Any]], Desktop] = getattr(world, "hacker", world.desktop)
     return made
+
+
+def solvers_of(name: str, options: Mapping[str, Any]) -> dict[str, Callable[[], Desktop]]:
+    """The ways to go that an environment knows beside its expert's, by name: each gives a desktop whose `expected` goes
+    it. Empty where it has no function `solvers`. Raises ConfigError."""
+    world = environment(name)
+    inner = world.environment if isinstance(world, CheckedEnvironment) else world
+    made = getattr(inner, "solvers", None)
+    return {} if made is None else dict(call(made, f"environment {name}", options))
+
+
+def judge_of(name: str, options: Mapping[str, Any]) -> VlmJudgeConfig | None:
+    """The model that judges the tasks of an environment, where one does. Raises ConfigError."""
+    found: VlmJudgeConfig | None = getattr(environment(name), "judge_of", lambda _: None)(options)
+    return found
 
 
 def knows_hacks(name: str) -> bool:

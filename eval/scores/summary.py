@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from eval.records.task_record import TaskRecord
+from eval.scores.corrected import rogan_gladen
+from eval.scores.judge_errors import JudgeErrors
 from eval.scores.stats import (
     FEW,
     FEW_NEAR_AN_END,
@@ -80,12 +82,20 @@ def row(
 
 
 def summarise(
-    records: Sequence[TaskRecord], *, version: str, split: str, seed: int, within: Sequence[int] = ()
+    records: Sequence[TaskRecord],
+    *,
+    version: str,
+    split: str,
+    seed: int,
+    within: Sequence[int] = (),
+    errors: JudgeErrors | None = None,
 ) -> list[MetricRow]:
     """The rows of one agent on one benchmark.
 
     success          of all tasks of the set; one that the infrastructure failed, or that cannot run here, counts as not
                      solved. The column infra_failures says how many of the first there are
+    success_corrected  of the tasks with a score, where a model judged them and its errors were measured: `success` as
+                     it would be by a judge without errors (eval.scores.corrected)
     success_of_run   of the tasks that can run here; only where some cannot
     success_by_state of all tasks, those whose final state was the solved one, also where the agent failed by its
                      answers; only where that is more than `success`. OSWorld's harness counts so
@@ -113,6 +123,8 @@ def summarise(
     units = [f"task {r.task_id} {r.seed}" if r.cluster is None else f"cluster {r.cluster}" for r in records]
     solved = [float(bool(r.success)) for r in records]
     estimates: list[tuple[str, Estimate | None]] = [("success", by_cluster(list(zip(units, solved, strict=True))))]
+    if errors is not None:
+        estimates.append(("success_corrected", _corrected(records, units, errors)))
     if any(record.outcome == "not run" for record in records):
         ran = [(unit, s) for unit, s, r in zip(units, solved, records, strict=True) if r.outcome != "not run"]
         estimates.append(("success_of_run", by_cluster(ran)))
@@ -150,6 +162,15 @@ def summarise(
         )
         for name, estimate in estimates
     ]
+
+
+def _corrected(records: Sequence[TaskRecord], units: Sequence[str], errors: JudgeErrors) -> Estimate | None:
+    """None where the errors do not tell it."""
+    told = zip(units, records, strict=True)
+    raw = by_cluster([(unit, float(bool(record.success))) for unit, record in told if record.outcome == "scored"])
+    if raw is None or errors.sensitivity is None or errors.specificity is None:
+        return None
+    return rogan_gladen(raw, errors.sensitivity, errors.specificity)
 
 
 def _by_kind(

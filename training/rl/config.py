@@ -8,10 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from eval.config import ConfigError
-from eval.environments.registry import EnvironmentName, TasksConfig, redrawing, tasks_of
+from eval.environments.registry import EnvironmentName, TasksConfig, judge_of, redrawing, tasks_of
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
+from eval.scores.judge_errors import check_specific
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.reward.episodes import judge_prompt
@@ -64,6 +65,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     batching              when the model is asked. ready: as soon as it is free and some desktops wait, so that no
                           desktop waits for the slowest. together: when all wait, which gives the same bits on any
                           machine; needs as many desktops as a generation has rollouts
+    unspecific_judge      where a model judges the environment's tasks (options.vlm of sources): the training goes on
+                          although its specificity is below .95, or was not measured (python -m eval.judge_errors)
     turn_cost             what each turn takes off the return: .02 makes short ways better ones
     length_buffer         tokens before max_completion in which an answer begins to cost: nothing at their start, 1 at
                           their end. The mean over the rollout's answers is taken off its return. None: length costs
@@ -144,6 +147,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     turn_slack: Annotated[float, msgspec.Meta(ge=1)] | None = None
     reward: Literal["score", "success", "model"] = "score"
     reward_model: str | None = None
+    unspecific_judge: bool = False
     turn_cost: NotNegative = 0.0
     length_buffer: Annotated[int, msgspec.Meta(ge=0)] | None = None
     cut_cost: NotNegative = 0.0
@@ -284,6 +288,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             )
         if self.reward_model is not None:
             judge_prompt(self.reward_model)
+        if not self.unspecific_judge and (judge := judge_of(self.environment, self.options)) is not None:
+            check_specific(judge, "unspecific_judge")
         self._check_curriculum()
         if self.most_groups is not None and self.most_groups <= self.tasks_per_generation:
             raise ConfigError(

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -168,6 +169,12 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
 def hacker(options: Mapping[str, Any]) -> Desktop:
     """A desktop that is judged after every hack (eval.benchmarks.linux_desktop.environment). Raises ConfigError."""
     return desktop_of(_options({**options, "tree": False}), hacked=True)
+
+
+def solvers(options: Mapping[str, Any]) -> dict[str, Callable[[], Desktop]]:
+    """A desktop for each solver of a template."""
+    chosen = _options(options)
+    return {route: partial(desktop_of, chosen, route) for route in ROUTES}
 
 
 def desktop_of(chosen: LinuxDesktopOptions, route: Route = "oracle", *, hacked: bool = False) -> Desktop:
