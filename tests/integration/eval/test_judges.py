@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,19 +14,25 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from PIL import Image
 
 from eval import run, verify
 from eval.actions import Action, ActionType
 from eval.audit.moves import INJECTION
-from eval.config import EXIT_CONFIG, ConfigError
+from eval.config import EXIT_CONFIG, ConfigError, convert
 from eval.desktop import InfraError
+from eval.environments.registry import environment
 from eval.judge_errors.__main__ import main
+from eval.judge_errors.measuring import MeasureConfig
 from eval.judges.vlm import VlmJudge, VlmJudgeConfig
 from eval.records.task_record import TaskRecord
+from eval.run import RunConfig
 from eval.scores.judge_errors import JudgeErrors, check_specific
+from tests.support.documented import ROOT
 from tests.support.modelserver import ModelServer, Reply, completion, serving
 
+PAGE = (ROOT / "docs/howto/judge-models.md").read_text(encoding="utf-8")
 SEED = 1_000_000  # of the test split
 WELCOME = (225, 245, 225)  # of the screen after a login
 
@@ -113,6 +120,9 @@ def test_the_errors_of_a_judge_are_found(
         "nothing": (4, 0),
         "injection": (8, 0),
     }
+    told = [f"{rate.value:.2f} ({rate.low:.2f} to {rate.high:.2f})" for rate in rates if rate]
+    said = [f"{each.said_solved}/{each.states}" for each in errors.players]
+    assert f"| `{name}` | {' | '.join([*told, *said])} |" in PAGE
     assert [each.template for each in errors.templates] == [f"login-{SEED + number}" for number in range(4)]
 
 
@@ -165,6 +175,27 @@ def evaluated(folder: Path, vlm: dict[str, Any], count: int = 4) -> dict[str, di
     (folder / "run.yaml").write_text(json.dumps(config))
     assert run.main(["--config", str(folder / "run.yaml"), "--out", str(folder / "out")]) == 0
     return {row["metric"]: row for row in json.loads((folder / "out/summary.json").read_text())}
+
+
+def test_the_page_s_commands_measure_a_judge_and_its_tasks_are_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another environment: the page's needs real desktops."""
+    evaluation, measurement = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+    (task,) = environment("sources").tasks(1, 0, evaluation["options"])
+    assert task.task_id == "letter"
+    convert(evaluation, RunConfig, "evaluate.yaml")
+    convert(measurement, MeasureConfig, "judge.yaml")
+    words = PAGE.partition("python -m eval.judge_errors ")[2].partition("\n")[0].split()
+    monkeypatch.chdir(tmp_path)
+    with judging("perfect") as server:
+        measurement |= {"environment": "login", "options": {}, "tasks": {"count": 1, "seed": SEED}}
+        measurement["judge"]["base_url"] = f"{server.url}/v1"
+        Path("judge.yaml").write_text(json.dumps(measurement))
+        assert main(words) == 0
+    assert "| specificity | 1.00 (" in Path("judged.md").read_text()
+    players = [p.player for p in msgspec.json.decode(Path("judged/judge.json").read_bytes(), type=JudgeErrors).players]
+    assert [name for name in (*players, "second", "hacker") if f"| `{name}` |" not in PAGE] == []
 
 
 def test_results_carry_the_raw_rate_and_the_corrected_one(tmp_path: Path) -> None:
