@@ -25,6 +25,7 @@ ENVIRONMENTS: Final = {
     "gtk-forms": "eval.benchmarks.gtk_forms.environment",
     "gtk-login": "eval.benchmarks.gtk_login.environment",
     "gymnasium": "eval.environments.gymnasium",
+    "linux-chain": "eval.benchmarks.linux_chain.environment",
     "linux-desktop": "eval.benchmarks.linux_desktop.environment",
     "login": "eval.environments.login",
     "openenv": "eval.environments.openenv",
@@ -37,7 +38,7 @@ EnvironmentName = Annotated[
     str, msgspec.Meta(description=f"{', '.join(ENVIRONMENTS)}, or one of your own as `package.module:name`")
 ]
 WITH_TEMPLATES: Final = {
-    ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "gymnasium", "linux-desktop", "login")
+    ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "gymnasium", "linux-chain", "linux-desktop", "login")
 }
 ENVIRONMENT_METHODS: Final = {"tasks": ("count", "seed", "options"), "desktop": ("options",)}
 DESKTOP_METHODS: Final = {"reset": ("task", "seed"), "step": ("action",), "score": (), "close": ()}
