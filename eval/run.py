@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from eval import config as configuration
-from eval.agents.config import EvaluatedConfig, HackerConfig, make_agent
+from eval.agents.config import EvaluatedConfig, HackerConfig, ScriptedConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
@@ -29,6 +29,7 @@ from eval.environments.registry import (
     for_hacker,
     judge_of,
     tasks_of,
+    with_solver,
     written_options,
 )
 from eval.grounders.base import grounded
@@ -161,8 +162,11 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     grounder = None if config.grounder is None else make_grounder(config.grounder)
 
     def make_desktop(agent: EvaluatedConfig) -> Desktop:
-        make = for_hacker(config.environment) if isinstance(agent, HackerConfig) else world.desktop
-        desktop = make(config.options)
+        if isinstance(agent, ScriptedConfig) and agent.solver is not None:
+            desktop = with_solver(config.environment, config.options, agent.solver)
+        else:
+            make = for_hacker(config.environment) if isinstance(agent, HackerConfig) else world.desktop
+            desktop = make(config.options)
         return desktop if grounder is None else grounded(desktop, grounder)
 
     written = written_options(config.environment, config.options)

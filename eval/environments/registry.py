@@ -27,6 +27,7 @@ ENVIRONMENTS: Final = {
     "gymnasium": "eval.environments.gymnasium",
     "linux-chain": "eval.benchmarks.linux_chain.environment",
     "linux-desktop": "eval.benchmarks.linux_desktop.environment",
+    "linux-safety": "eval.benchmarks.linux_safety.environment",
     "login": "eval.environments.login",
     "openenv": "eval.environments.openenv",
     "osworld": "eval.benchmarks.osworld.environment",
@@ -38,7 +39,8 @@ EnvironmentName = Annotated[
     str, msgspec.Meta(description=f"{', '.join(ENVIRONMENTS)}, or one of your own as `package.module:name`")
 ]
 WITH_TEMPLATES: Final = {
-    ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "gymnasium", "linux-chain", "linux-desktop", "login")
+    ENVIRONMENTS[name]
+    for name in ("gtk-forms", "gtk-login", "gymnasium", "linux-chain", "linux-desktop", "linux-safety", "login")
 }
 ENVIRONMENT_METHODS: Final = {"tasks": ("count", "seed", "options"), "desktop": ("options",)}
 DESKTOP_METHODS: Final = {"reset": ("task", "seed"), "step": ("action",), "score": (), "close": ()}
@@ -186,6 +188,14 @@ def solvers_of(name: str, options: Mapping[str, Any]) -> dict[str, Callable[[], 
     inner = world.environment if isinstance(world, CheckedEnvironment) else world
     made = getattr(inner, "solvers", None)
     return {} if made is None else dict(call(made, f"environment {name}", options))
+
+
+def with_solver(name: str, options: Mapping[str, Any], solver: str) -> Desktop:
+    """A desktop whose `expected` goes this way. Raises ConfigError."""
+    known = solvers_of(name, options)
+    if solver not in known:
+        raise ConfigError(f"solver: {solver!r}; allowed in the environment {name}: {', '.join(known) or 'none'}")
+    return known[solver]()
 
 
 def judge_of(name: str, options: Mapping[str, Any]) -> VlmJudgeConfig | None:

@@ -12,6 +12,7 @@ import msgspec
 from eval.records.task_record import TaskRecord
 from eval.scores.corrected import rogan_gladen
 from eval.scores.judge_errors import JudgeErrors
+from eval.scores.safety import safety_rates
 from eval.scores.stats import (
     FEW,
     FEW_NEAR_AN_END,
@@ -109,6 +110,8 @@ def summarise(
                      bias from all trials of it; N is 2, 4, 8 and so on, and the number of trials
     pass_all/K       where tasks have several trials: the chance that all of K trials solve a task (pass^K); 1, 2, 3, 5
     score            the mean score, only where scores other than 0 and 1 occur
+    attack_success, harm_unasked, utility_under_attack, benign_utility, utility_lost  where tasks tell of harm
+                     (eval.scores.safety)
     step_accuracy    steps at which the agent did what the expert would have, of all judged; also per expected type
     click_in_box     of the steps at which the expert would point, those whose point lay in the box
     parse_failures   answers that were no action, of all answers
@@ -138,6 +141,7 @@ def summarise(
     estimates += _pass_at(records)
     if any(record.score not in (0.0, 1.0) for record in scored):
         estimates.append(("score", by_cluster([(u, r.score or 0.0) for u, r in zip(units, records, strict=True)])))
+    estimates += safety_rates(records)
     if any(record.judged for record in scored):
         estimates.append(("step_accuracy", rate([r.correct for r in scored], [r.judged for r in scored])))
         for kind in sorted({kind for record in scored for kind in record.by_type}):
