@@ -16,7 +16,17 @@ from eval.scores.judge_errors import check_specific
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.reward.episodes import judge_prompt
-from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig, check_trl
+from training.rl.sections import (
+    AsyncConfig,
+    CriticConfig,
+    FreshConfig,
+    KlConfig,
+    ReplayConfig,
+    SdpoConfig,
+    StartConfig,
+    check_trl,
+    started_steps,
+)
 from training.rl.vllm_config import visible
 from training.trl_arguments import UNREAD_BY_RL
 
@@ -42,6 +52,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     tasks                 how many tasks, and the seed of the first; the order is drawn anew in each pass over them
     prompt                the same section as the evaluation's
     limits                steps, time limits and attempts of a rollout; `concurrency` is how many desktops run at once
+    start                 tasks whose groups begin in the middle of a recorded episode, which is gone through again
     task_order            even: every task once in each pass over them; curriculum: tasks whose groups were all solved
                           or all failed are drawn less, and now and then again
     tasks_per_generation  tasks that are tried before the model is updated
@@ -137,6 +148,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     tasks: TasksConfig
     prompt: PromptConfig = PromptConfig()
     limits: RolloutLimits = RolloutLimits()
+    start: list[StartConfig] = msgspec.field(default_factory=list)
     task_order: Literal["even", "curriculum"] = "even"
     tasks_per_generation: Positive = 8
     fresh: FreshConfig | None = None
@@ -317,6 +329,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         if self.tasks.count < self.tasks_per_generation:
             raise ConfigError(f"tasks.count: {self.tasks.count} are fewer than tasks_per_generation")
         tasks = tasks_of(self.environment, self.tasks.count, self.tasks.seed, self.options)
+        started_steps(self.start, tasks)
         if self.fresh is not None:
             redrawing(self.environment)(tasks[0], self.fresh_seed, self.options)
         if self.evaluation is not None:
