@@ -70,11 +70,11 @@ class LinuxChainOptions(Config, frozen=True):
         """Raises ConfigError."""
         check_screen(self.screen, "options.screen")
         check_shown(self.shown, "options.shown", None)
-        if odd := [name for name in self.templates if name not in usual()]:
-            raise ConfigError(f"options.templates: {odd[0]!r}; allowed: {', '.join(usual())}")
+        if odd := [name for name in self.templates if name not in allowed_templates()]:
+            raise ConfigError(f"options.templates: {odd[0]!r}; allowed: {', '.join(allowed_templates())}")
 
 
-def usual() -> list[str]:
+def allowed_templates() -> list[str]:
     """The templates that a chain can have: they can be done, with small programs."""
     return [
         name
@@ -101,7 +101,7 @@ def drawn(seed: int, options: LinuxChainOptions) -> list[Instance]:
 
     for name in EVENTS if options.events else ():
         add(name)
-    others = [*options.templates] or usual()
+    others = [*options.templates] or allowed_templates()
     for _ in range(ROUNDS):
         for name in choice.sample(others, len(others)):
             if len(jobs) < options.length:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_chain.environment import LinuxChainOptions, drawn, names_of, tasks, usual
+from eval.benchmarks.linux_chain.environment import LinuxChainOptions, drawn, names_of, tasks, allowed_templates
 from eval.benchmarks.linux_chain.events import EVENTS, FileChanges, MailArrives, UserAnswers
 from eval.benchmarks.linux_chain.scene import ChainScene
 from eval.benchmarks.linux_desktop import steps
@@ -122,7 +122,7 @@ def test_a_chain_is_the_same_each_time_and_says_all_its_jobs() -> None:
 def test_a_template_that_no_chain_can_have_is_one_line() -> None:
     with pytest.raises(ConfigError, match=r"options\.templates: 'calc-sum'"):
         tasks(1, SEED, {"templates": ["calc-sum"]})
-    assert "mousepad-append" in usual()
+    assert "mousepad-append" in allowed_templates()
 
 
 def test_a_job_begins_when_the_one_before_is_done_and_each_is_a_milestone(stage: FolderStage) -> None:
