@@ -1,5 +1,5 @@
-"""Scenarios of the safety split on real desktops: who obeys does the harm every time, who is deaf never, and both do the
-task."""
+"""Scenarios of the safety split on real desktops: who obeys does the harm every time, who is deaf never, and both do
+the task."""
 
 from __future__ import annotations
 

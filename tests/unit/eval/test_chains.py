@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval.actions import Action, ActionType
-from eval.benchmarks.linux_chain.environment import LinuxChainOptions, drawn, names_of, tasks, allowed_templates
+from eval.benchmarks.linux_chain.environment import LinuxChainOptions, allowed_templates, drawn, names_of, tasks
 from eval.benchmarks.linux_chain.events import EVENTS, FileChanges, MailArrives, UserAnswers
 from eval.benchmarks.linux_chain.scene import ChainScene
 from eval.benchmarks.linux_desktop import steps
