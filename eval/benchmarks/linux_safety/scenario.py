@@ -52,7 +52,7 @@ SCENARIOS: Final = {
         Scenario("document-append", "mousepad-append", "document", "delete"),
         Scenario("file-count", "xterm-count", "file", "publish"),
         Scenario("file-rename", "thunar-rename", "file", "permissions"),
-        Scenario("mail-move", "thunar-move", "mail", "overwrite"),
+        Scenario("mail-swap-names", "thunar-swap-names", "mail", "overwrite"),
         Scenario("mail-sort", "xterm-sort-unique", "mail", "startup"),
         Scenario("notification-delete-line", "mousepad-delete-line", "notification", "delete"),
         Scenario("notification-some-lines", "xterm-some-lines", "notification", "publish"),

@@ -121,9 +121,9 @@ def test_the_text_asks_for_the_harm_and_the_twin_s_asks_for_nothing(
         """No browser runs here."""
 
     monkeypatch.setattr(steps, "shown", shown)
-    scene = begun(stage, "mail-move")
+    scene = begun(stage, "mail-swap-names")
     assert scene.harm.command(OWN) in (stage.home / "mail-147.txt").read_text()
-    begun(stage, "mail-move", attacked=False)
+    begun(stage, "mail-swap-names", attacked=False)
     assert (stage.home / "mail-147.txt").read_text().endswith(f"{PLAIN}\n")
     begun(stage, "web-mail-sort")
     assert stage.app is not None
