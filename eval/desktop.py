@@ -166,7 +166,8 @@ class Observation:
 
 @dataclass(frozen=True)
 class Score:
-    """The judgement of the environment's state: `value` in [0, 1], and whether it counts as solved."""
+    """The judgement of the environment's state: `value` in [0, 1], and whether it counts as solved. Numbers in
+    detail["figures"], by name, become metrics of the task's record."""
 
     value: float
     success: bool
@@ -243,10 +244,12 @@ class PersonDesktop(Protocol):
 class Environment(Protocol):
     """An environment: a module of ours, or an object of a user's own (eval.environments.registry finds both).
 
-    Both methods raise ConfigError for options that they do not know. Three more may be added: `redraw(task, seed,
+    Both methods raise ConfigError for options that they do not know. More may be added: `redraw(task, seed,
     options) -> Task`, the task of the same template with another seed, for `fresh` of training.rl;
     `hacker(options) -> Desktop`, for `hacker` of an evaluation: a desktop whose `score` does everything that a checker
-    might take for the work by mistake, and gives the best judgement, with the way as its detail `hack`; and
+    might take for the work by mistake, and gives the best judgement, with the way as its detail `hack`;
+    `solvers(options) -> dict`, name -> function without arguments that gives a desktop whose `expected` goes another
+    way than the expert, for `solver` of a scripted agent (eval.judge_errors plays those named second and wrong); and
     `parts(task, options) -> eval.identity.TaskParts`, what a task is made of, where that is less or more than all of
     the environment's code."""
 

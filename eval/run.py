@@ -17,12 +17,21 @@ from typing import Annotated, Any
 import msgspec
 
 from eval import config as configuration
-from eval.agents.config import EvaluatedConfig, HackerConfig, make_agent
+from eval.agents.config import EvaluatedConfig, HackerConfig, ScriptedConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import metric, progress
 from eval.desktop import Desktop, Interface, SetupFailed
-from eval.environments.registry import ENVIRONMENTS, EnvironmentName, environment, for_hacker, tasks_of, written_options
+from eval.environments.registry import (
+    ENVIRONMENTS,
+    EnvironmentName,
+    environment,
+    for_hacker,
+    judge_of,
+    tasks_of,
+    with_solver,
+    written_options,
+)
 from eval.grounders.base import grounded
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.prompts import PromptBuilder, PromptConfig
@@ -33,6 +42,7 @@ from eval.rollout.loop import Rollout, RolloutLimits, check_interface, rollout
 from eval.rollout.rank_sharing import ranks_here
 from eval.rollout.task_run import hacker_gains
 from eval.scores import arms
+from eval.scores.judge_errors import read_errors
 from eval.scores.summary import MetricRow, summarise, table
 from eval.scores.summary_file import write_summary
 
@@ -153,11 +163,15 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
     grounder = None if config.grounder is None else make_grounder(config.grounder)
 
     def make_desktop(agent: EvaluatedConfig) -> Desktop:
-        make = for_hacker(config.environment) if isinstance(agent, HackerConfig) else world.desktop
-        desktop = make(config.options)
+        if isinstance(agent, ScriptedConfig) and agent.solver is not None:
+            desktop = with_solver(config.environment, config.options, agent.solver)
+        else:
+            make = for_hacker(config.environment) if isinstance(agent, HackerConfig) else world.desktop
+            desktop = make(config.options)
         return desktop if grounder is None else grounded(desktop, grounder)
 
     written = written_options(config.environment, config.options)
+    errors = read_errors(judge_of(config.environment, config.options))
     rows: list[MetricRow] = []
     if ranks is not None:
         ranks.last = len(players) - 1
@@ -192,7 +206,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
         told = {"version": _edition(config.version, written), "split": config.split}
         if number < len(config.arms):
             units[config.arms[number]] = arms.of_tasks(records)
-        rows += summarise(records, **told, seed=config.tasks.seed, within=config.within)
+        rows += summarise(records, **told, seed=config.tasks.seed, within=config.within, errors=errors)
         if all(record.outcome != "scored" for record in records):
             raise SetupFailed(f"no task could be run: {records[0].error}")
     if not rows:

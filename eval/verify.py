@@ -29,13 +29,14 @@ from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.config import help as config_help
 from eval.desktop import ActionRefused, SetupFailed
-from eval.environments.registry import environment, tasks_of, written_options
+from eval.environments.registry import environment, judge_of, tasks_of, written_options
 from eval.episodes import Episode, EpisodeError, Step, ToolCall, jsonl, read_episode
 from eval.records.earlier_results import Key, key_of, repeated, standing
 from eval.records.task_record import EPISODES, RECORDS, TaskRecord, episode_id
 from eval.rollout.limits import scoring_rules
 from eval.rollout.loop import rollout
 from eval.run import RunConfig
+from eval.scores.judge_errors import read_errors
 from eval.scores.summary import MetricRow, summarise
 
 REPORT: Final = "verified.json"
@@ -197,7 +198,7 @@ class Verifier:
             scored=len(records) - counts["not scored"],
             stand=counts["stands"],
             missing=counts["missing"],
-            summary=list(_summary_faults(self.results / SUMMARY, records, self.config.within)),
+            summary=list(_summary_faults(self.results / SUMMARY, records, self.config)),
             tasks=verdicts,
         )
 
@@ -301,7 +302,7 @@ def _contradictions(record: TaskRecord, episode: Episode) -> Iterator[str]:
         yield f"{record.steps} steps, its episode has {len(episode.steps)}"
 
 
-def _summary_faults(path: Path, records: Sequence[TaskRecord], within: Sequence[int]) -> Iterator[str]:
+def _summary_faults(path: Path, records: Sequence[TaskRecord], config: RunConfig) -> Iterator[str]:
     """The metrics of the agent in summary.json that its records do not give. Raises ConfigError."""
     if not path.is_file():
         return
@@ -314,7 +315,9 @@ def _summary_faults(path: Path, records: Sequence[TaskRecord], within: Sequence[
         yield f"no row of {records[0].agent}"
         return
     first = rows[0]
-    made = summarise(records, version=first.version, split=first.split, seed=first.seeds[0], within=within)
+    errors = read_errors(judge_of(config.environment, config.options))
+    told_by = {"version": first.version, "split": first.split, "seed": first.seeds[0]}
+    made = summarise(records, **told_by, within=config.within, errors=errors)
     told = {row.metric: row for row in rows}
     for row in made:
         other = told.pop(row.metric, None)

@@ -11,6 +11,7 @@ from typing import Final, get_args
 from eval.agentnetbench import BenchConfig
 from eval.config import Config
 from eval.config.help import markdown
+from eval.judge_errors.measuring import MeasureConfig
 from eval.run import RunConfig
 from eval.screenspot import SpotConfig
 from eval.serve.config import ServeConfig
@@ -54,6 +55,7 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "eval.endstates": (RunConfig,),
     "eval.audit": (RunConfig,),
     "eval.verify": (RunConfig,),
+    "eval.judge_errors": (MeasureConfig,),
     "eval.tryout": (TryoutConfig,),
     "eval.serve": (ServeConfig,),
 }

@@ -169,10 +169,12 @@ class CustomConfig(Config, frozen=True, tag_field="kind", tag="custom"):
 class ScriptedConfig(Config, frozen=True, tag_field="kind", tag="scripted"):
     """The environment's own expert.
 
-    name  name of the agent in the results
+    name    name of the agent in the results
+    solver  another way to go that the environment knows, such as wrong (linux-desktop) or gullible (linux-safety)
     """
 
     name: str = "scripted"
+    solver: str | None = None
 
 
 class HumanConfig(Config, frozen=True, tag_field="kind", tag="human"):

@@ -33,7 +33,7 @@ MOST_STEPS = 1000  # of an expert, which decides itself how long it waits for pr
 
 class BlindPlayer:
     """Goes one way of a task, blindly: that of the task's trial. What the desktop refuses is left out, but where it
-    runs no commands a way with a command did not happen, and is no try."""
+    has no tools a way with a call did not happen, and is no try."""
 
     calls_tools = True
 
@@ -47,9 +47,12 @@ class BlindPlayer:
             if isinstance(move, Action):
                 await computer.answer(said(self.dialect, move))
                 continue
-            computer.begin(Decision(move, None))
+            called = move
+            if isinstance(called, str):
+                called = ToolCall(name="run_command", arguments={"command": called})
+            computer.begin(Decision(f"{called.name} {called.arguments}", None))
             try:
-                await computer.call(ToolCall(name="run_command", arguments={"command": move}))
+                await computer.call(called)
             except ActionRefused as why:
                 raise NotRunHere(str(why)) from None
 

@@ -1,4 +1,5 @@
-"""What players do that do not look at the screen: a way is a list of moves, each an action, or a command of a shell."""
+"""What players do that do not look at the screen: a way is a list of moves, each an action, a command of a shell, or a
+call of another tool."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Final
 
 from eval.actions import Action, ActionType
 from eval.desktop import Task
+from eval.episodes import ToolCall
 
 JITTER: Final = 0.01  # of the screen: how far a replayed point may lie from the recorded one, in each direction
 DONE: Final = Action(ActionType.DONE)
@@ -25,7 +27,7 @@ MOST_NAMES: Final = 20  # of one instruction
 # plain files of the home whose path has no hidden part; `each` runs a command for every one of them, as "$1"
 FILES: Final = "find . -type f -not -path '*/.*'"
 
-Move = Action | str
+Move = Action | ToolCall | str
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,15 @@ class TaskScene(Protocol):
         ...
 
 
+@runtime_checkable
+class ChangingScene(Protocol):
+    """A task on whose desktop something happens beside what the agent does."""
+
+    async def after(self, stage: DesktopStage, done: Sequence[Action]) -> bool:
+        """Called after each action and each call of a tool; gives whether something happened. Raises SetupFailed."""
+        ...
+
+
 class LiveDesktop:
     """eval.desktop.Desktop over a session. `scene` makes the scene of a task from its seed.
 
@@ -103,7 +112,14 @@ class LiveDesktop:
         assert self._computer is not None
         shown = await self._computer.act([action])
         self._done.append(action)
-        return await self._observed(shown)
+        return await self._observed(await self._changed(shown))
+
+    async def _changed(self, shown: ShownScreen) -> ShownScreen:
+        """The screen, after what happens beside the agent's doing."""
+        if isinstance(self._scene, ChangingScene) and await self._scene.after(self.stage, self._done):
+            assert self._computer is not None
+            return await self._computer.look()
+        return shown
 
     async def answers(self) -> Observation | None:
         """See eval.desktop.AnsweringDesktop."""
@@ -120,7 +136,7 @@ class LiveDesktop:
         assert self._session is not None
         assert self._computer is not None
         result = await call(self._session, name, arguments)
-        return result, await self._observed(await self._computer.look())
+        return result, await self._observed(await self._changed(await self._computer.look()))
 
     async def follow(self) -> AsyncGenerator[tuple[Observation, Action, Observation]]:
         """See eval.desktop.PersonDesktop. The person works in the browser, at a page of this machine."""

@@ -6,13 +6,14 @@ A task is written once against `DesktopStage` and works on both.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import BrokenByAgent, DesktopTimeout, NotRunHere, SetupFailed
-from eval.desktops.computer import DesktopComputer
+from eval.desktops.computer import DesktopComputer, LocalComputer
 from eval.desktops.display.program_sleep import SleepWatch
 from eval.desktops.reading import FileEntry, list_files, read_file
 from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
@@ -20,6 +21,7 @@ from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
 if TYPE_CHECKING:
     from eval.desktops.client.fast import DesktopClient
 
+CLEAR_S: Final = 5.0  # seconds that programs have to be gone
 WINDOW_S: Final = 60.0  # seconds after which programs that have nothing to do any more open no window
 
 RESTING: Final = 20
@@ -70,6 +72,15 @@ class DesktopStage(Protocol):
         ...
 
 
+@runtime_checkable
+class ClearedStage(Protocol):
+    """What a stage can besides, where a task goes on with other programs."""
+
+    async def clear(self) -> int:
+        """Ends every program that has a window; gives how many windows are left, 0 as a rule."""
+        ...
+
+
 class LocalStage:
     """A desktop of this machine. `computer` acts on it."""
 
@@ -117,6 +128,16 @@ class LocalStage:
 
     async def act(self, actions: Sequence[Action]) -> None:
         await self.computer.act(actions)
+
+    async def clear(self) -> int:
+        if not isinstance(self.computer, LocalComputer):
+            raise NotRunHere("missing dependency: only desktops of this machine end programs")
+        shown = await self.computer.call(lambda executor: executor.windows.listed())
+        if pids := sorted({window.pid for window in shown} - {0}):
+            await self.start(["kill", "-KILL", *map(str, pids)])
+        with contextlib.suppress(DesktopTimeout):  # a window may belong to nobody who can be ended
+            await self.session.windows(0, CLEAR_S)
+        return self.session.window_count
 
     async def tree(self) -> Tree:
         tree = await self.computer.accessibility()

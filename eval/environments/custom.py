@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
-from eval.config import Config
+from eval.config import Config, ConfigError
 from eval.config.importing import load_object
 from eval.desktop import (
     BrokenByAgent,
@@ -31,6 +33,7 @@ from eval.desktops.stage import DesktopStage
 if TYPE_CHECKING:
     from PIL import Image
 
+JUDGED_BY: Final = "`validator` or `judge`, as package.module:name; or options.vlm, a model that judges all tasks"
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -41,7 +44,9 @@ class CustomTask(Config, frozen=True):
     id           its name in records; none: custom-N, its number in its source
     validator    `package.module:name` of a function (stage, actions done) that reads the desktop's state
                  (eval.desktops.stage.DesktopStage) and gives True, False, a number from 0 to 1 or a Score
-    judge        the same, of a function (task, last screenshot, actions done); give one of both. Either may be async
+    judge        the same, of a function (task, last screenshot, actions done); give one of both. Either may be async.
+                 With options.vlm neither is needed
+    milestones   with options.vlm: questions about the last screens, each a part of the work; none: whether it is done
     files        path in the desktop's home -> text, written before it begins
     start        programs that are started, each a list of program and arguments; the task begins when all have a window
     changes      with a validator: paths that may be new, changed or gone in the end. All else in the home must be as it
@@ -56,6 +61,7 @@ class CustomTask(Config, frozen=True):
     id: str | None = None
     validator: str | None = None
     judge: str | None = None
+    milestones: list[str] = msgspec.field(default_factory=list)
     files: dict[str, str] = msgspec.field(default_factory=dict)
     start: list[list[str]] = msgspec.field(default_factory=list)
     changes: list[str] | None = None
@@ -152,3 +158,52 @@ class TwiceJudged:
 
     async def close(self) -> None:
         await self.inner.close()
+
+
+def check_judge(custom: CustomTask, place: str, by_model: bool) -> None:
+    """Raises ConfigError for a task that nobody judges, or two do."""
+    if custom.milestones and not by_model:
+        raise ConfigError(f"{place}.milestones: questions for a model; give options.vlm")
+    if by_model and not custom.validator and not custom.judge:
+        return
+    if (custom.validator is None) == (custom.judge is None):
+        said = "has both" if custom.validator else "nobody judges it"
+        raise ConfigError(f"{place}: {said}; allowed: one of {JUDGED_BY}")
+    path, field = (custom.validator, "validator") if custom.validator else (custom.judge, "judge")
+    assert path is not None
+    _callable(path, f"{place}.{field}: {path}")
+
+
+def _callable(path: str, where: str) -> Callable[..., Any]:
+    loaded = load_object(path, where)
+    if not callable(loaded):
+        raise ConfigError(f"{where}: is a {type(loaded).__name__}, not a function")
+    function: Callable[..., Any] = loaded
+    return function
+
+
+def entries(path: Path) -> Iterator[tuple[str, Any]]:
+    """(file:line, what stands there) for each task of a file. Raises ConfigError."""
+    import yaml  # of an extra, which no --help needs
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if path.suffix == ".jsonl":
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                try:
+                    yield f"{path}:{number}", json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise ConfigError(f"{path}:{number}: {error}") from None
+        return
+    try:
+        node = yaml.compose(text, yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(node, yaml.SequenceNode):
+        raise ConfigError(f"{path}: is no list of tasks")
+    for place, entry in zip(node.value, content, strict=True):
+        yield f"{path}:{place.start_mark.line + 1}", entry

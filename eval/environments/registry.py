@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from eval.config.importing import FORM, call, is_path, load_object, require_meth
 from eval.desktop import Desktop, Environment, Task
 from eval.identity import TaskParts, identity
 
+if TYPE_CHECKING:
+    from eval.judges.vlm import VlmJudgeConfig
+
 ENVIRONMENTS: Final = {
     "android": "eval.environments.android",
     "click": "eval.environments.click",
@@ -22,7 +25,9 @@ ENVIRONMENTS: Final = {
     "gtk-forms": "eval.benchmarks.gtk_forms.environment",
     "gtk-login": "eval.benchmarks.gtk_login.environment",
     "gymnasium": "eval.environments.gymnasium",
+    "linux-chain": "eval.benchmarks.linux_chain.environment",
     "linux-desktop": "eval.benchmarks.linux_desktop.environment",
+    "linux-safety": "eval.benchmarks.linux_safety.environment",
     "login": "eval.environments.login",
     "openenv": "eval.environments.openenv",
     "osworld": "eval.benchmarks.osworld.environment",
@@ -34,7 +39,8 @@ EnvironmentName = Annotated[
     str, msgspec.Meta(description=f"{', '.join(ENVIRONMENTS)}, or one of your own as `package.module:name`")
 ]
 WITH_TEMPLATES: Final = {
-    ENVIRONMENTS[name] for name in ("gtk-forms", "gtk-login", "gymnasium", "linux-desktop", "login")
+    ENVIRONMENTS[name]
+    for name in ("gtk-forms", "gtk-login", "gymnasium", "linux-chain", "linux-desktop", "linux-safety", "login")
 }
 ENVIRONMENT_METHODS: Final = {"tasks": ("count", "seed", "options"), "desktop": ("options",)}
 DESKTOP_METHODS: Final = {"reset": ("task", "seed"), "step": ("action",), "score": (), "close": ()}
@@ -173,6 +179,29 @@ def for_hacker(name: str) -> Callable[[Mapping[str, Any]], Desktop]:
     world = environment(name)
     made: Callable[[Mapping[str, Any]], Desktop] = getattr(world, "hacker", world.desktop)
     return made
+
+
+def solvers_of(name: str, options: Mapping[str, Any]) -> dict[str, Callable[[], Desktop]]:
+    """The ways to go that an environment knows beside its expert's, by name: each gives a desktop whose `expected` goes
+    it. Empty where it has no function `solvers`. Raises ConfigError."""
+    world = environment(name)
+    inner = world.environment if isinstance(world, CheckedEnvironment) else world
+    made = getattr(inner, "solvers", None)
+    return {} if made is None else dict(call(made, f"environment {name}", options))
+
+
+def with_solver(name: str, options: Mapping[str, Any], solver: str) -> Desktop:
+    """A desktop whose `expected` goes this way. Raises ConfigError."""
+    known = solvers_of(name, options)
+    if solver not in known:
+        raise ConfigError(f"solver: {solver!r}; allowed in the environment {name}: {', '.join(known) or 'none'}")
+    return known[solver]()
+
+
+def judge_of(name: str, options: Mapping[str, Any]) -> VlmJudgeConfig | None:
+    """The model that judges the tasks of an environment, where one does. Raises ConfigError."""
+    found: VlmJudgeConfig | None = getattr(environment(name), "judge_of", lambda _: None)(options)
+    return found
 
 
 def knows_hacks(name: str) -> bool:

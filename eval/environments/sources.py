@@ -1,26 +1,25 @@
 """The environment `sources`: tasks of several environments, of files and of one's own, chosen by filters.
 
-Every task has somebody who judges it: its environment, a validator that reads the state of the desktop, or a judge that
-looks at the last screen. A task without one is an error before anything starts: nothing could ever be learnt from it.
+Every task has somebody who judges it: its environment, a validator that reads the state of the desktop, a judge that
+looks at the last screen, or a model (`vlm`). A task without one is an error before anything starts: nothing could ever
+be learnt from it.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
-import yaml
 from PIL import Image
 
 from eval.actions import Action
 from eval.config import Config, ConfigError, convert
-from eval.config.importing import load_object
 from eval.desktop import (
     ActionRefused,
     Desktop,
@@ -31,19 +30,28 @@ from eval.desktop import (
     answer_of,
 )
 from eval.desktops.judging.hacked import HackedScene, guesses
-from eval.environments.custom import CustomTask, Positive, ValidatedScene, judged_by
+from eval.environments.custom import (
+    JUDGED_BY,
+    CustomTask,
+    Positive,
+    ValidatedScene,
+    check_judge,
+    entries,
+    judged_by,
+)
 from eval.environments.desktop import of_this_machine, on_desktop
 from eval.environments.registry import environment, for_hacker, parts_of
 from eval.environments.splits import SPLIT_SEED
 from eval.identity import TaskParts, digest_of
+from eval.judges.vlm import VlmJudge, VlmJudgeConfig
 
 if TYPE_CHECKING:
     from eval.desktops.live import TaskScene
 
 HERE: Final = "eval.environments.sources"
 CUSTOM: Final = "eval.environments.custom"
+VLM: Final = "eval.judges.vlm"
 SPLITS: Final = {"demo_training": "train", "demo_eval": "test", "ids": "train"}
-JUDGED_BY: Final = "`validator` or `judge`, as package.module:name"
 
 
 class TaskSourceConfig(Config, frozen=True):
@@ -99,12 +107,15 @@ class SourcesOptions(Config, frozen=True):
     screen   width and height in pixels of the desktops of one's own tasks
     shown    files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
     tree     reads the accessibility tree at each step of one's own tasks
+    vlm      a model that looks at the last screens judges all tasks, in place of any other judge; its errors can be
+             measured (python -m eval.judge_errors). None: none does
     """
 
     sources: Annotated[list[TaskSourceConfig], msgspec.Meta(min_length=1)]
     screen: tuple[int, int] = (1280, 720)
     shown: list[str] = msgspec.field(default_factory=list)
     tree: bool = False
+    vlm: VlmJudgeConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,8 @@ class SourcedDesktop:
         self.hacked = hacked
         self.inner: Desktop | None = None
         self.of: SourcedTask | None = None
-        self.last: Image.Image | None = None
+        self.judge = None if options.vlm is None else VlmJudge(options.vlm)
+        self.screens: list[Image.Image] = []  # the last ones
         self.done: list[Action] = []
 
     async def reset(self, task: Task, seed: int) -> Observation:
@@ -135,7 +147,7 @@ class SourcedDesktop:
         if not kept or self.inner is None:
             await self.close()
             self.inner = self._desktop(sourced)
-        self.of, self.done = sourced, []
+        self.of, self.done, self.screens = sourced, [], []
         return self._seen(await self.inner.reset(task, seed))
 
     def _desktop(self, sourced: SourcedTask) -> Desktop:
@@ -188,14 +200,19 @@ class SourcedDesktop:
         return None if seen is None else self._seen(seen)
 
     def _seen(self, observation: Observation) -> Observation:
-        self.last = observation.image
+        shown = 1 if self.judge is None else self.judge.config.screens
+        self.screens = [*self.screens, observation.image][-shown:]
         return observation
 
     async def score(self) -> Score:
         assert self.inner is not None
         assert self.of is not None
-        if self.of.custom is not None and self.of.custom.judge is not None:
-            return await judged_by(self.of.custom.judge, self.of.task, self.last, self.done)
+        custom = self.of.custom
+        if self.judge is not None:
+            asked = () if custom is None else custom.milestones
+            return await self.judge.judge(self.of.task.instruction, self.screens, self.done, asked)
+        if custom is not None and custom.judge is not None:
+            return await judged_by(custom.judge, self.of.task, self.screens[-1], self.done)
         return await self.inner.score()
 
     async def close(self) -> None:
@@ -243,10 +260,13 @@ def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
 def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
     """What a task is made of: as in its own environment; of one's own, its validator or judge and its programs."""
     found = next(each for each in _sourced(options) if (each.task.task_id, each.task.seed) == (task.task_id, task.seed))
+    vlm = judge_of(options)
+    by_model = {} if vlm is None else {"judge": vlm.identity}
     if found.custom is None:
-        return parts_of(found.environment, task, json.loads(found.options))
+        of_environment = parts_of(found.environment, task, json.loads(found.options))
+        return replace(of_environment, told={**of_environment.told, **by_model})
     custom = found.custom
-    judge = custom.validator or custom.judge
+    judge = f"{VLM}:VlmJudge" if vlm is not None else custom.validator or custom.judge
     assert judge is not None
     made = on_desktop(
         HERE,
@@ -256,7 +276,14 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
         ["eval.environments.registry:ENVIRONMENTS"],
     )
     told = {"start": digest_of({"files": custom.files, "start": custom.start, "changes": custom.changes})}
-    return replace(made, started=tuple(argv[0] for argv in custom.start if argv), told=told)
+    if by_model:
+        told["milestones"] = digest_of(custom.milestones)
+    return replace(made, started=tuple(argv[0] for argv in custom.start if argv), told={**told, **by_model})
+
+
+def judge_of(options: Mapping[str, Any]) -> VlmJudgeConfig | None:
+    """The model that judges all tasks, where one does. Raises ConfigError."""
+    return convert(dict(options), SourcesOptions, "options").vlm
 
 
 def customs(options: Mapping[str, Any]) -> dict[str, CustomTask]:
@@ -277,20 +304,20 @@ def _of_sources(options: str) -> tuple[SourcedTask, ...]:
     for number, source in enumerate(chosen.sources):
         where = f"options.sources[{number}]"
         source.check(where)
-        for each in _filtered(_all(source, where), source, where):
+        for each in _filtered(_all(source, where, chosen.vlm is not None), source, where):
             key = (each.task.task_id, each.task.seed)
             if found.setdefault(key, each) != each:
                 raise ConfigError(f"{where}: task {key[0]} with seed {key[1]} is another one in an earlier source")
     return tuple(found.values())
 
 
-def _all(source: TaskSourceConfig, where: str) -> list[SourcedTask]:
+def _all(source: TaskSourceConfig, where: str, by_model: bool) -> list[SourcedTask]:
     if source.source == "custom":
-        entries = [(f"{where}.tasks[{number}]", entry) for number, entry in enumerate(source.tasks)]
-        return _customs(entries, where)
+        given = [(f"{where}.tasks[{number}]", entry) for number, entry in enumerate(source.tasks)]
+        return _customs(given, where, by_model)
     if source.source == "file":
         assert source.path is not None
-        return _customs(list(_entries(Path(source.path))), where)
+        return _customs(list(entries(Path(source.path))), where, by_model)
     assert source.environment is not None
     split = SPLITS[source.source]
     options = {**source.options, "split": split}
@@ -309,22 +336,18 @@ def _all(source: TaskSourceConfig, where: str) -> list[SourcedTask]:
     return found
 
 
-def _customs(entries: Sequence[tuple[str, Any]], where: str) -> list[SourcedTask]:
-    """Tasks of one's own; `entries` are pairs of the place and what is written there."""
+def _customs(given: Sequence[tuple[str, Any]], where: str, by_model: bool) -> list[SourcedTask]:
+    """Tasks of one's own; `given` are pairs of the place and what is written there. by_model: options.vlm judges."""
     found = []
-    for number, (place, entry) in enumerate(entries):
+    for number, (place, entry) in enumerate(given):
         if isinstance(entry, str):
             raise ConfigError(f"{place}: {entry!r} has nobody who judges it; give a mapping with {JUDGED_BY}")
         custom = convert(entry, CustomTask, place)
-        if (custom.validator is None) == (custom.judge is None):
-            said = "has both" if custom.validator else "nobody judges it"
-            raise ConfigError(f"{place}: {said}; allowed: one of {JUDGED_BY}")
-        path, field = (custom.validator, "validator") if custom.validator else (custom.judge, "judge")
-        assert path is not None
-        _callable(path, f"{place}.{field}: {path}")
+        check_judge(custom, place, by_model)
         for only in ("changes", "solved"):
-            if custom.judge and getattr(custom, only) is not None:
-                raise ConfigError(f"{place}.{only}: says nothing with `judge`, which sees the screen only")
+            if (custom.judge or by_model) and getattr(custom, only) is not None:
+                who = "options.vlm" if by_model else "`judge`"
+                raise ConfigError(f"{place}.{only}: says nothing with {who}, which sees the screen only")
         if custom.solved is not None and all(custom.files.get(file) == text for file, text in custom.solved.items()):
             raise ConfigError(f"{place}.solved: no file of it is other than at the start")
         name = custom.id or f"custom-{number}"
@@ -335,39 +358,6 @@ def _customs(entries: Sequence[tuple[str, Any]], where: str) -> list[SourcedTask
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{where}: two tasks have the id {twice}")
     return found
-
-
-def _callable(path: str, where: str) -> Callable[..., Any]:
-    loaded = load_object(path, where)
-    if not callable(loaded):
-        raise ConfigError(f"{where}: is a {type(loaded).__name__}, not a function")
-    function: Callable[..., Any] = loaded
-    return function
-
-
-def _entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """(file:line, what stands there) for each task of a file. Raises ConfigError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    if path.suffix == ".jsonl":
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                try:
-                    yield f"{path}:{number}", json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise ConfigError(f"{path}:{number}: {error}") from None
-        return
-    try:
-        node = yaml.compose(text, yaml.SafeLoader)
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
-    if not isinstance(node, yaml.SequenceNode):
-        raise ConfigError(f"{path}: is no list of tasks")
-    for place, entry in zip(node.value, content, strict=True):
-        yield f"{path}:{place.start_mark.line + 1}", entry
 
 
 def _filtered(found: Sequence[SourcedTask], source: TaskSourceConfig, where: str) -> list[SourcedTask]:

@@ -130,6 +130,7 @@ def task_record(
     metrics = {"steps": float(len(episode.steps)), "parse_failures": float(counts["failures"])}
     metrics |= _answers(episode.steps)
     metrics |= used
+    metrics |= episode.metadata.get("score", {}).get("figures", {})
     if judged:
         metrics["step_accuracy"] = correct / judged
     if episode.steps and "correct" in episode.steps[0].metrics:

@@ -8,6 +8,9 @@ from typing import Any
 import msgspec
 
 from eval.records.task_record import TaskRecord
+from eval.scores.corrected import rogan_gladen
+from eval.scores.judge_errors import JudgeErrors
+from eval.scores.safety import safety_rates
 from eval.scores.stats import (
     FEW,
     FEW_NEAR_AN_END,
@@ -78,12 +81,20 @@ def row(
 
 
 def summarise(
-    records: Sequence[TaskRecord], *, version: str, split: str, seed: int, within: Sequence[int] = ()
+    records: Sequence[TaskRecord],
+    *,
+    version: str,
+    split: str,
+    seed: int,
+    within: Sequence[int] = (),
+    errors: JudgeErrors | None = None,
 ) -> list[MetricRow]:
     """The rows of one agent on one benchmark.
 
     success          of all tasks of the set; one that the infrastructure failed, or that cannot run here, counts as not
                      solved. The column infra_failures says how many of the first there are
+    success_corrected  of the tasks with a score, where a model judged them and its errors were measured: `success` as
+                     it would be by a judge without errors (eval.scores.corrected)
     success_of_run   of the tasks that can run here; only where some cannot
     success_by_state of all tasks, those whose final state was the solved one, also where the agent failed by its
                      answers; only where that is more than `success`. OSWorld's harness counts so
@@ -97,6 +108,8 @@ def summarise(
                      bias from all trials of it; N is 2, 4, 8 and so on, and the number of trials
     pass_all/K       where tasks have several trials: the chance that all of K trials solve a task (pass^K); 1, 2, 3, 5
     score            the mean score, only where scores other than 0 and 1 occur
+    attack_success, harm_unasked, utility_under_attack, benign_utility, utility_lost  where tasks tell of harm
+                     (eval.scores.safety)
     step_accuracy    steps at which the agent did what the expert would have, of all judged; also per expected type
     click_in_box     of the steps at which the expert would point, those whose point lay in the box
     parse_failures   answers that were no action, of all answers
@@ -111,6 +124,8 @@ def summarise(
     units = [f"task {r.task_id} {r.seed}" if r.cluster is None else f"cluster {r.cluster}" for r in records]
     solved = [float(bool(r.success)) for r in records]
     estimates: list[tuple[str, Estimate | None]] = [("success", by_cluster(list(zip(units, solved, strict=True))))]
+    if errors is not None:
+        estimates.append(("success_corrected", _corrected(records, units, errors)))
     if any(record.outcome == "not run" for record in records):
         ran = [(unit, s) for unit, s, r in zip(units, solved, records, strict=True) if r.outcome != "not run"]
         estimates.append(("success_of_run", by_cluster(ran)))
@@ -124,6 +139,7 @@ def summarise(
     estimates += _pass_at(records)
     if any(record.score not in (0.0, 1.0) for record in scored):
         estimates.append(("score", by_cluster([(u, r.score or 0.0) for u, r in zip(units, records, strict=True)])))
+    estimates += safety_rates(records)
     if any(record.judged for record in scored):
         estimates.append(("step_accuracy", rate([r.correct for r in scored], [r.judged for r in scored])))
         for kind in sorted({kind for record in scored for kind in record.by_type}):
@@ -148,6 +164,15 @@ def summarise(
         )
         for name, estimate in estimates
     ]
+
+
+def _corrected(records: Sequence[TaskRecord], units: Sequence[str], errors: JudgeErrors) -> Estimate | None:
+    """None where the errors do not tell it."""
+    told = zip(units, records, strict=True)
+    raw = by_cluster([(unit, float(bool(record.success))) for unit, record in told if record.outcome == "scored"])
+    if raw is None or errors.sensitivity is None or errors.specificity is None:
+        return None
+    return rogan_gladen(raw, errors.sensitivity, errors.specificity)
 
 
 def _by_kind(

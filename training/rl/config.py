@@ -8,14 +8,25 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from eval.config import ConfigError
-from eval.environments.registry import EnvironmentName, TasksConfig, redrawing, tasks_of
+from eval.environments.registry import EnvironmentName, TasksConfig, judge_of, redrawing, tasks_of
 from eval.environments.splits import SPLIT_SEED
 from eval.prompts import PromptConfig
 from eval.rollout.loop import RolloutLimits
+from eval.scores.judge_errors import check_specific
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.options import NotNegative, Positive, Share, TrainerConfig, check_largest_ratio, processes
 from training.reward.episodes import judge_prompt
-from training.rl.sections import AsyncConfig, CriticConfig, FreshConfig, KlConfig, ReplayConfig, SdpoConfig, check_trl
+from training.rl.sections import (
+    AsyncConfig,
+    CriticConfig,
+    FreshConfig,
+    KlConfig,
+    ReplayConfig,
+    SdpoConfig,
+    StartConfig,
+    check_trl,
+    started_steps,
+)
 from training.rl.vllm_config import visible
 from training.trl_arguments import UNREAD_BY_RL
 
@@ -41,6 +52,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     tasks                 how many tasks, and the seed of the first; the order is drawn anew in each pass over them
     prompt                the same section as the evaluation's
     limits                steps, time limits and attempts of a rollout; `concurrency` is how many desktops run at once
+    start                 tasks whose groups begin in the middle of a recorded episode, which is gone through again
     task_order            even: every task once in each pass over them; curriculum: tasks whose groups were all solved
                           or all failed are drawn less, and now and then again
     tasks_per_generation  tasks that are tried before the model is updated
@@ -64,6 +76,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     batching              when the model is asked. ready: as soon as it is free and some desktops wait, so that no
                           desktop waits for the slowest. together: when all wait, which gives the same bits on any
                           machine; needs as many desktops as a generation has rollouts
+    unspecific_judge      where a model judges the environment's tasks (options.vlm of sources): the training goes on
+                          although its specificity is below .95, or was not measured (python -m eval.judge_errors)
     turn_cost             what each turn takes off the return: .02 makes short ways better ones
     length_buffer         tokens before max_completion in which an answer begins to cost: nothing at their start, 1 at
                           their end. The mean over the rollout's answers is taken off its return. None: length costs
@@ -134,6 +148,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     tasks: TasksConfig
     prompt: PromptConfig = PromptConfig()
     limits: RolloutLimits = RolloutLimits()
+    start: list[StartConfig] = msgspec.field(default_factory=list)
     task_order: Literal["even", "curriculum"] = "even"
     tasks_per_generation: Positive = 8
     fresh: FreshConfig | None = None
@@ -144,6 +159,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
     turn_slack: Annotated[float, msgspec.Meta(ge=1)] | None = None
     reward: Literal["score", "success", "model"] = "score"
     reward_model: str | None = None
+    unspecific_judge: bool = False
     turn_cost: NotNegative = 0.0
     length_buffer: Annotated[int, msgspec.Meta(ge=0)] | None = None
     cut_cost: NotNegative = 0.0
@@ -284,6 +300,8 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
             )
         if self.reward_model is not None:
             judge_prompt(self.reward_model)
+        if not self.unspecific_judge and (judge := judge_of(self.environment, self.options)) is not None:
+            check_specific(judge, "unspecific_judge")
         self._check_curriculum()
         if self.most_groups is not None and self.most_groups <= self.tasks_per_generation:
             raise ConfigError(
@@ -311,6 +329,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
         if self.tasks.count < self.tasks_per_generation:
             raise ConfigError(f"tasks.count: {self.tasks.count} are fewer than tasks_per_generation")
         tasks = tasks_of(self.environment, self.tasks.count, self.tasks.seed, self.options)
+        started_steps(self.start, tasks)
         if self.fresh is not None:
             redrawing(self.environment)(tasks[0], self.fresh_seed, self.options)
         self.prompt.builder().check(tasks)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from eval.config import Config, ConfigError
+from eval.desktop import Task
+from eval.environments.started import Key, first_steps
+from eval.episodes import Step
 from training.options import Positive
 from training.rl.vllm_config import SamplerConfig
 
@@ -74,6 +77,17 @@ class CriticConfig(Config, frozen=True, kw_only=True):
     bootstrap: bool = False
 
 
+class StartConfig(Config, frozen=True, kw_only=True):
+    """
+    episode  the folder of a recorded episode of one of the training's tasks
+    step     so many of its steps are done on a clean desktop before each rollout of that task; the model is not told of
+             them, and its limit of steps counts from there
+    """
+
+    episode: str
+    step: Positive
+
+
 class FreshConfig(Config, frozen=True, kw_only=True):
     """
     each  new tasks after each group of which some rollouts failed and some succeeded: its template, drawn anew
@@ -129,3 +143,15 @@ def check_trl(trl: Mapping[str, Any], *, taught: bool) -> None:
             f"trl.{unread[0]}: does nothing where every turn learns from the teacher; leave it out, or take "
             "sdpo.solved: grpo"
         )
+
+
+def started_steps(starts: Sequence[StartConfig], tasks: Sequence[Task]) -> dict[Key, Sequence[Step]]:
+    """The steps that are done before the rollouts of some tasks. Raises ConfigError."""
+    known = {(task.task_id, task.seed): task for task in tasks}
+    found: dict[Key, Sequence[Step]] = {}
+    for number, start in enumerate(starts):
+        key, steps = first_steps(start.episode, start.step, known, f"start[{number}]")
+        if key in found:
+            raise ConfigError(f"start[{number}].episode: {key[0]} with seed {key[1]} has another start already")
+        found[key] = steps
+    return found

@@ -62,6 +62,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
         from training.rl.learning.critic import ValueNetwork
         from training.rl.rollouts.filters import SamplingFilters
         from training.rl.rollouts.policy import Policy
+        from training.rl.rollouts.starts import desktop_maker
         from training.rl.trainer import RolloutTrainer
 
     check_arguments(config.trl, GRPOConfig)  # before the model, which takes minutes
@@ -102,7 +103,7 @@ def make_trainer(config: RlConfig, out: Path) -> Any:
     trainer = RolloutTrainer(
         chosen=config,
         tasks=tasks,
-        make_desktop=lambda: world.desktop(config.options),
+        make_desktop=desktop_maker(config),
         policy=policy,
         out=out,
         critic=None if config.critic is None else critic,

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -170,6 +171,12 @@ def hacker(options: Mapping[str, Any]) -> Desktop:
     return desktop_of(_options({**options, "tree": False}), hacked=True)
 
 
+def solvers(options: Mapping[str, Any]) -> dict[str, Callable[[], Desktop]]:
+    """A desktop for each solver of a template."""
+    chosen = _options(options)
+    return {route: partial(desktop_of, chosen, route) for route in ROUTES}
+
+
 def desktop_of(chosen: LinuxDesktopOptions, route: Route = "oracle", *, hacked: bool = False) -> Desktop:
     """The same, with a solver of one's choice in the place of the expert. hacked: as in `hacker`."""
 
@@ -284,14 +291,22 @@ class InstanceScene:
         try:
             if self._work is None:
                 self._hand = OracleActions(tree)
-                self._work = getattr(self.instance, self.route)(self._hand)
-                assert self._work is not None
+                self._work = self.work(self._hand)
                 return next(self._work)
             return self._work.send(tree)
         except StopIteration:
             return Expected(Action(ActionType.DONE))
         except OracleLost as error:
             return Expected(Action(ActionType.FAIL, text=str(error)))
+
+    def work(self, hand: OracleActions) -> Work:
+        """What the solver of the route does."""
+        made: Work = getattr(self.instance, self.route)(hand)
+        return made
+
+    def allowed(self) -> home.Allowed:
+        """What of the home may be other than at the start."""
+        return self.instance.allowed()
 
     async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
         """Who gives up gets 0 where the task can be done; where it cannot, only who gives up gets anything."""
@@ -303,9 +318,7 @@ class InstanceScene:
             return Score(0.0, False, {"gave_up": False})
         assert self._start is not None, "prepared before it is judged"
         found = await self.instance.judge(stage)  # first: it waits for what programs still write
-        found = replace(
-            found, spoiled=(*found.spoiled, *await home.spoiled(stage, self._start, self.instance.allowed()))
-        )
+        found = replace(found, spoiled=(*found.spoiled, *await home.spoiled(stage, self._start, self.allowed())))
         phases = {phase.name: phase.reached for phase in found.phases}
         detail: dict[str, Any] = {"phases": phases}
         if found.spoiled:

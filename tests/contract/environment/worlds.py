@@ -16,7 +16,8 @@ from tests.support.desktops import need_desktops
 from tests.support.osworld_tasks import OS, written
 from tests.support.serving import TOKEN, served
 
-REAL = ("desktop", "gtk-forms", "gtk-login", "linux-desktop", "osworld")  # with programs on this machine
+# with programs on this machine
+REAL = ("desktop", "gtk-forms", "gtk-login", "linux-chain", "linux-desktop", "linux-safety", "osworld")
 PROGRAMS = (*REAL, "android", "openenv")  # these are in tests/integration/environment
 FILES = (
     "gymnasium",
@@ -24,8 +25,9 @@ FILES = (
     "osworld",
     "sources",
 )  # tasks of others: no splits of their own, nobody who solves them
-# one program on the same desktops as gtk-forms; tests/integration/gtk_login is its short form
-MARKS = {"gtk-login": pytest.mark.nightly}
+# one program on the same desktops as gtk-forms, and tasks on those of linux-desktop; tests/integration/gtk_login and
+# tests/integration/linux_desktop are their short forms
+MARKS = dict.fromkeys(("gtk-login", "linux-chain", "linux-safety"), pytest.mark.nightly)
 PHONES = 3  # as many as a test has open at once
 
 

@@ -39,6 +39,7 @@ WORK = {
     "eval.audit": "--config examples/own/evaluate.yaml --out out",
     "eval.desktops.server": "--open-port 0",
     "eval.endstates": "--config examples/own/evaluate.yaml",
+    "eval.judge_errors": "--config judge.yaml --out out",
     "eval.linux_desktop": "--out out",
     "eval.run": "--config examples/own/evaluate.yaml --out out",
     "eval.screenspot": "--config bench.yaml --out out",

@@ -24,6 +24,7 @@ from eval.benchmarks.screenspot.data import load as load_questions
 from eval.episodes import Episode, Step, iter_episodes, jsonl, read_episode
 from eval.records.failures import RULES
 from eval.rollout.loop import TaskRecord
+from eval.scores.judge_errors import JudgedPlayer, JudgedTemplate, JudgeErrors
 from eval.scores.summary import MetricRow
 from eval.screenspot import SpotAnswer
 from eval.steps import StepAnswer
@@ -49,6 +50,7 @@ HOMES: Final = (
     *(ROOT / "eval/benchmarks" / name for name in ("linux_desktop/templates", "gtk_forms", "gtk_login")),
     ROOT / "eval/desktops/judging/end_states.py",
     ROOT / "eval/audit/moves.py",
+    ROOT / "eval/judge_errors/measuring.py",
 )
 # names in the source that are no file which we leave for anybody
 FOREIGN: Final = {
@@ -89,6 +91,9 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "A task of a family:": AuditedTask,
     "### verified.json": Verification,
     "The verdict on a record:": VerifiedTask,
+    "### judge.json": JudgeErrors,
+    "The states that a player left:": JudgedPlayer,
+    "The rates of a template:": JudgedTemplate,
     "### responses.jsonl": BenchAnswer,
     "### results/responses.jsonl of ScreenSpot": SpotAnswer,
     **{f"### `record`: {kind.__struct_config__.tag}": kind for kind in (PieceEntry, *RecordWriter.KINDS)},
@@ -312,6 +317,12 @@ def test_the_report_of_an_audit_reads_as_it_stands() -> None:
     (read,) = msgspec.json.decode(example("audit.json"), type=AuditReport, strict=True).families
     assert (read.verdict, read.tasks[0].bound) == ("sound", 0.7935)
     assert msgspec.to_builtins(read) == json.loads(example("audit.json"))["families"][0]
+
+
+def test_the_errors_of_a_judge_read_as_they_stand() -> None:
+    read = msgspec.json.decode(example("judge.json"), type=JudgeErrors, strict=True)
+    assert (read.players[0].said_solved, read.templates[0].specificity) == (4, read.specificity)
+    assert msgspec.to_builtins(read) == json.loads(example("judge.json"))
 
 
 def named_files(path: Path) -> Iterator[str]:

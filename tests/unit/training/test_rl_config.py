@@ -28,6 +28,13 @@ GOOD: dict[str, Any] = {
     "steps": 4,
 }
 SERVER: dict[str, Any] = {"mode": "server", "servers": ["role:s"], "folder": "/w"}
+JUDGED: dict[str, Any] = {
+    "environment": "sources",
+    "options": {
+        "sources": [{"source": "demo_training", "environment": "login", "count": 8}],
+        "vlm": {"model": "m", "base_url": "http://localhost:1/v1"},
+    },
+}
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"steps": None, "epochs": 1.0}, "steps: give the optimiser steps"),
     ({"accumulate": 2}, "accumulate: allowed: 1"),
@@ -51,6 +58,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"batching": "together"}, "limits.concurrency: 16 desktops; batching: together needs 64"),
     ({"tasks": {"count": 7, "seed": 0}}, "tasks.count: 7 are fewer than tasks_per_generation"),
     ({"tasks": {"count": 8, "seed": 999_999}}, "tasks.seed: the train split has the seeds 0 to 999999"),
+    (JUDGED, "vlm: no `measured`: nothing is known of the judge's false rewards"),
     ({"environment": "nowhere"}, "environment: 'nowhere' is unknown"),
     ({"rows": "trajectory"}, "rows: trajectory needs prompt.history_style chat, not list: only there does a prompt"),
     ({"rows": "trajectory", "prompt": {"history_style": "chat"}, "sdpo": {}}, "rows: trajectory: not with sdpo"),
@@ -116,6 +124,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {},
         {"sdpo": {}},
         {"loss": "cispo", "epsilon_high": 1.0},
+        {**JUDGED, "unspecific_judge": True},
         {"sdpo": {"solved": "grpo"}, "advantage": "gigpo", "gamma": 0.95, "loss": "cispo", "epsilon_high": 5.0},
         {"asynchronous": {"device": "cuda:1", "vllm": {"gpus": 2, "memory": 0.9}}},
         {"asynchronous": {"vllm": SERVER}, "lora": {}},

@@ -14,10 +14,10 @@ import torch
 from eval.agents.base import Decision, History
 from eval.agents.transformers import Ready
 from eval.desktop import Desktop, Observation
-from eval.environments.registry import environment
 from training.rl.config import RlConfig
 from training.rl.rollouts.filters import SamplingFilters
 from training.rl.rollouts.policy import Policy
+from training.rl.rollouts.starts import desktop_maker
 from training.rl.weights.published import take_weights
 
 
@@ -67,11 +67,11 @@ def make_worker_policy(config: RlConfig, folder: str) -> tuple[Any, Callable[[],
     from training.common.model.precision import float32_masters
 
     assert config.asynchronous is not None
-    world = environment(config.environment)
+    make_desktop = desktop_maker(config)
     if config.asynchronous.vllm is not None:
         from training.rl.asynchronous.vllm_in_process import make_vllm_policy
 
-        return make_vllm_policy(config, folder), lambda: world.desktop(config.options)
+        return make_vllm_policy(config, folder), make_desktop
     model, _ = load_model(config)
     if (adapter := lora(config, model)) is not None:
         from peft import get_peft_model
@@ -92,4 +92,4 @@ def make_worker_policy(config: RlConfig, folder: str) -> tuple[Any, Callable[[],
         autocast=autocast,
         filters=SamplingFilters.of(config),
     )
-    return policy, lambda: world.desktop(config.options)
+    return policy, make_desktop
