@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -10,7 +10,7 @@ from eval.config import Config, ConfigError
 from eval.desktop import Desktop, Interface
 from eval.environments.registry import EnvironmentName, TasksConfig, environment
 from eval.prompts import PromptConfig
-from eval.rollout.limits import RolloutLimits
+from eval.rollout.limits import RolloutLimits, Seconds
 
 
 class ServeConfig(Config, frozen=True):
@@ -26,6 +26,9 @@ class ServeConfig(Config, frozen=True):
     limits       steps, time limits and attempts of an episode; `concurrency` is how many are open at once
     client       the name of the agent in the results
     benchmark, version  of the results
+    keep_episodes  so many episodes that failed, and so many that were solved, keep their folder with pictures: the
+                 first that end. Without tasks so many in all. None: all
+    idle         seconds after which a client of `mcp` is gone that sends nothing over HTTP and holds no stream open
     """
 
     environment: EnvironmentName = "desktop"
@@ -39,6 +42,8 @@ class ServeConfig(Config, frozen=True):
     client: str = "client"
     benchmark: str = "served"
     version: str = "1"
+    keep_episodes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    idle: Seconds = 300.0
 
     def check(self) -> None:
         """Raises ConfigError for plain desktops of an environment that has none."""

@@ -1,4 +1,7 @@
-"""MCP over streamable HTTP: requests are posted to /mcp; a stream that the client holds open tells that it lives."""
+"""MCP over streamable HTTP: requests are posted to /mcp; a stream that the client holds open tells that it lives.
+
+A client that never held one is gone when it was silent for `idle` seconds of the configuration.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class HeldClient:
         self.client = client
         self.turn = asyncio.Lock()
         self.connections = 0
-        self.held = False  # it had a stream: without one it is gone
+        self.held = False  # it had a stream: without one it is gone soon
         self.ending: asyncio.TimerHandle | None = None
 
 
@@ -104,9 +107,9 @@ class McpHttp:
 
     def _left(self, name: str, held: HeldClient) -> None:
         held.connections -= 1
-        if held.connections == 0 and held.held and name in self.clients:
-            loop = asyncio.get_running_loop()
-            held.ending = loop.call_later(GRACE_S, self._forget, name, held)
+        if held.connections == 0 and name in self.clients:
+            patience = GRACE_S if held.held else self.sessions.config.idle
+            held.ending = asyncio.get_running_loop().call_later(patience, self._forget, name, held)
 
     def _forget(self, name: str, held: HeldClient) -> None:
         task = asyncio.create_task(self._end(name, held))
