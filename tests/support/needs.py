@@ -81,6 +81,7 @@ TOOLS: Final = {
     "root": Tool("root", "run the tests as root"),
     "systemd": Tool("systemd", _debian("systemd"), ("systemd-analyze",)),
     "trackers": Tool("the trackers", "make trackers-env", (".venv-trackers/bin/python",)),
+    "verifiers": Tool("verifiers", "make verifiers-env", (".venv-verifiers/bin/python",)),
     "versitygw": Tool("a real S3 server", "make tools (needs Go)"),
     "vllm": Tool("vLLM", f"{_debian('libnuma1')}; make serve-env"),
     "xcb": Tool("X's library", _debian("libxcb1")),
