@@ -49,7 +49,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit lint-workflows quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env clients-env verifiers-env docs format golden wheel release lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit lint-workflows quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env clients-env verifiers-env harbor-env docs format golden wheel release lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -189,6 +189,16 @@ $(VERIFIERS_STAMP): tools/verifiers.lock | $(UV)
 
 verifiers-env: $(VERIFIERS_STAMP) ## verifiers, which evaluates an agent on our tasks by an example
 
+HARBOR_PYTHON ?= python3.12
+HARBOR_STAMP := .venv-harbor/.installed-$(call STAMP,tools/harbor.lock)
+
+$(HARBOR_STAMP): tools/harbor.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(HARBOR_PYTHON) --python-preference only-system .venv-harbor
+	$(UV) pip sync -q --python .venv-harbor/bin/python --require-hashes tools/harbor.lock
+	@rm -f .venv-harbor/.installed-*; touch $@
+
+harbor-env: $(HARBOR_STAMP) ## Harbor, whose reader checks the folders of eval.export harbor at night (needs Python 3.12)
+
 LAMBDA_STAMP := .venv-lambda/.installed-$(call STAMP,tools/lambda-clients.lock)
 
 $(LAMBDA_STAMP): tools/lambda-clients.lock | $(UV)
@@ -263,6 +273,8 @@ lock: ## compile the locks again
 	  --python-platform x86_64-unknown-linux-gnu -o tools/protocol-clients.lock
 	$(UV) pip compile -q tools/verifiers.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
 	  --python-platform x86_64-unknown-linux-gnu -o tools/verifiers.lock
+	$(UV) pip compile -q tools/harbor.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.12 \
+	  --python-platform x86_64-unknown-linux-gnu -o tools/harbor.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	cp tools/uv.lock launcher/backends/lambda_labs/uv.lock
 	echo "pip-audit==2.10.0" | $(UV) pip compile -q - --generate-hashes --no-header --python-version 3.11 -o tools/audit.lock
@@ -271,4 +283,4 @@ lock: ## compile the locks again
 
 clean: ## remove everything that was made here
 	-@$(BIN)/launcher local stop --runs 2>/dev/null
-	rm -rf $(VENV) .venv-audit .venv-docs .venv-lint .venv-lambda .venv-osworld .venv-clients .venv-verifiers build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-audit .venv-docs .venv-lint .venv-lambda .venv-osworld .venv-clients .venv-verifiers .venv-harbor build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,6 +12,9 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from eval.desktop import InfraError
+from eval.desktops.server.app import error_reply
+from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT, HEALTH, guarded, healthy, watch
 from eval.serve.mcp import NO_METHOD, NO_REQUEST, McpClient, McpRequest, failed
 from eval.serve.sessions import ClientSessions
@@ -38,6 +41,7 @@ class McpHttp:
     def __init__(self, sessions: ClientSessions) -> None:
         self.sessions = sessions
         self.clients: dict[str, HeldClient] = {}
+        self.shared = sessions.session() if sessions.config.shared else None
         self._ends: set[asyncio.Task[None]] = set()
 
     async def posted(self, request: web.Request) -> web.StreamResponse:
@@ -49,7 +53,7 @@ class McpHttp:
         name = request.headers.get(SESSION)
         if message.method == "initialize":
             name = secrets.token_urlsafe(24)
-            self.clients[name] = HeldClient(McpClient(self.sessions, self.sessions.session()))
+            self.clients[name] = HeldClient(McpClient(self.sessions, self.shared or self.sessions.session()))
         elif name is None:
             known = message.method in ("ping", "tools/list", "tools/call")
             code = NO_REQUEST if known else NO_METHOD
@@ -118,7 +122,22 @@ class McpHttp:
 
     async def _end(self, name: str, held: HeldClient) -> None:
         self.clients.pop(name, None)
-        await held.client.session.close()
+        if self.shared is None:
+            await held.client.session.close()
+
+    async def verdict(self, request: web.Request) -> web.Response:
+        """GET /verdict: ends the shared episode, as done does, and tells its score. An episode that the infrastructure
+        failed has none."""
+        if self.shared is None:
+            return error_reply(404, "not_shared", "each client has episodes of its own here (shared)")
+        try:
+            if (record := await self.shared.record()) is None:
+                record = (await McpClient(self.sessions, self.shared).perform("done", {})).record
+        except (RequestRefused, InfraError) as error:
+            return error_reply(503, "infra", str(error))
+        if record is None or record.outcome != "scored":
+            return error_reply(503, "infra", (record.error if record else None) or "the episode was not judged")
+        return web.json_response({"score": record.score, "success": record.success, "steps": record.steps})
 
 
 def _answered(status: int, answer: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
@@ -133,5 +152,6 @@ def make_app(sessions: ClientSessions, token: str | None, *, loopback: bool) -> 
     app.router.add_post("/mcp", face.posted)
     app.router.add_get("/mcp", face.streamed)
     app.router.add_delete("/mcp", face.deleted)
+    app.router.add_get("/verdict", face.verdict)
     app.router.add_get(HEALTH, healthy)
     return app

@@ -193,10 +193,12 @@ class ClientSession:
         """Whether an episode was begun, whatever became of it."""
         return self._running is not None
 
-    async def start(self, task_id: str | None = None, seed: int | None = None) -> AfterAnswer:
-        """Begins an episode; one that goes on is left. Raises RequestRefused, and InfraError where no desktop could be
-        made ready."""
+    async def start(self, task_id: str | None = None, seed: int | None = None, *, once: bool = False) -> AfterAnswer:
+        """Begins an episode; one that goes on is left, or goes on where a session has one (`once`). Raises
+        RequestRefused, and InfraError where no desktop could be made ready."""
         async with self._turn:
+            if once and self.begun:
+                return await self._seen(await self._computer())
             await self._leave("the client began another episode")
             await self.sessions.take_place()
             try:
@@ -238,6 +240,10 @@ class ClientSession:
         """The present screen; nothing is done. Raises what `answer` raises."""
         async with self._turn:
             return await self._seen(await self._computer())
+
+    async def record(self) -> TaskRecord | None:
+        """The record of the last episode; None while one goes on, and before the first."""
+        return None if self._running is None or self.active else await self._record(self._running)
 
     async def close(self, why: str = "the client went away") -> None:
         """Ends the session, whatever it does: its desktop is given back."""
