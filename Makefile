@@ -49,7 +49,7 @@ $(DEV_STAMP): requirements-dev.lock | $(BIN)/python
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@rm -f $(VENV)/.installed-dev-*; touch $@
 
-.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit lint-workflows quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env clients-env docs format golden wheel release lock lock-images clean
+.PHONY: help env dev tools cluster-tools gitops-tools kind-tools observer-tools desktop-tools office-tools phone-tools demo audit lint-workflows quick test ci-test cluster-test check nightly mutants bench serve-env colocate-env lambda-env osworld-env trackers-env clients-env verifiers-env harbor-env docs format golden wheel release lock lock-images clean
 
 env: $(RUN_STAMP) ## the environment that runs jobs on this machine
 
@@ -110,7 +110,7 @@ quick: dev ## unit and contract tests, each in one process, and a test of each w
 test: dev tools lambda-env osworld-env ## unit, contract and integration tests
 	$(BIN)/python -m tests.tiers test
 
-ci-test: dev tools lambda-env osworld-env clients-env ## what .ci/run runs besides `make test`: longer tests, images, desktops (root, Go)
+ci-test: dev tools lambda-env osworld-env clients-env verifiers-env ## what .ci/run runs besides `make test`: longer tests, images, desktops (root, Go)
 	$(BIN)/python -m tests.tiers ci
 
 cluster-test: dev cluster-tools ## the tests on a real Kubernetes: control plane, node, S3 (root, Go)
@@ -180,6 +180,25 @@ $(CLIENTS_STAMP): tools/protocol-clients.lock | $(UV)
 
 clients-env: $(CLIENTS_STAMP) ## the official clients of MCP, OpenEnv, ORS and Inspect, with which eval.serve and eval.export are tested
 
+VERIFIERS_STAMP := .venv-verifiers/.installed-$(call STAMP,tools/verifiers.lock)
+
+$(VERIFIERS_STAMP): tools/verifiers.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(PYTHON) --python-preference only-system .venv-verifiers
+	$(UV) pip sync -q --compile-bytecode --python .venv-verifiers/bin/python --require-hashes tools/verifiers.lock
+	@rm -f .venv-verifiers/.installed-*; touch $@
+
+verifiers-env: $(VERIFIERS_STAMP) ## verifiers, which evaluates an agent on our tasks by an example
+
+HARBOR_PYTHON ?= python3.12
+HARBOR_STAMP := .venv-harbor/.installed-$(call STAMP,tools/harbor.lock)
+
+$(HARBOR_STAMP): tools/harbor.lock | $(UV)
+	$(UV) venv -q --allow-existing --python $(HARBOR_PYTHON) --python-preference only-system .venv-harbor
+	$(UV) pip sync -q --python .venv-harbor/bin/python --require-hashes tools/harbor.lock
+	@rm -f .venv-harbor/.installed-*; touch $@
+
+harbor-env: $(HARBOR_STAMP) ## Harbor, whose reader checks the folders of eval.export harbor at night (needs Python 3.12)
+
 LAMBDA_STAMP := .venv-lambda/.installed-$(call STAMP,tools/lambda-clients.lock)
 
 $(LAMBDA_STAMP): tools/lambda-clients.lock | $(UV)
@@ -198,7 +217,7 @@ $(OSWORLD_STAMP): tools/osworld.lock | $(UV)
 
 osworld-env: $(OSWORLD_STAMP) ## OSWorld's own package: its evaluators for the environment osworld, its client for a nightly test
 
-nightly: dev cluster-tools observer-tools serve-env colocate-env osworld-env trackers-env clients-env ## the long storms and seeds, in parts, and a table of them (hours)
+nightly: dev cluster-tools observer-tools serve-env colocate-env osworld-env trackers-env clients-env verifiers-env ## the long storms and seeds, in parts, and a table of them (hours)
 	$(BIN)/python -m tests.nightly
 
 mutants: dev ## single changes of the protocol's decisions, which some test has to notice
@@ -252,6 +271,10 @@ lock: ## compile the locks again
 	  --python-platform x86_64-unknown-linux-gnu -o tools/trackers.lock
 	$(UV) pip compile -q tools/protocol-clients.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
 	  --python-platform x86_64-unknown-linux-gnu -o tools/protocol-clients.lock
+	$(UV) pip compile -q tools/verifiers.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.11 \
+	  --python-platform x86_64-unknown-linux-gnu -o tools/verifiers.lock
+	$(UV) pip compile -q tools/harbor.in --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.12 \
+	  --python-platform x86_64-unknown-linux-gnu -o tools/harbor.lock
 	echo "uv==0.13.9" | $(UV) pip compile -q - --generate-hashes --no-header -o tools/uv.lock
 	cp tools/uv.lock launcher/backends/lambda_labs/uv.lock
 	echo "pip-audit==2.10.0" | $(UV) pip compile -q - --generate-hashes --no-header --python-version 3.11 -o tools/audit.lock
@@ -260,4 +283,4 @@ lock: ## compile the locks again
 
 clean: ## remove everything that was made here
 	-@$(BIN)/launcher local stop --runs 2>/dev/null
-	rm -rf $(VENV) .venv-audit .venv-docs .venv-lint .venv-lambda .venv-osworld build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-audit .venv-docs .venv-lint .venv-lambda .venv-osworld .venv-clients .venv-verifiers .venv-harbor build .tools .slipway .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -61,6 +62,7 @@ class GymnasiumDesktop:
         self.options = options
         gym = package()
         mode = {"render_mode": "rgb_array"} if options.pictures == "rendered" else {}
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws into memory, and asks for no display
         try:
             self.env = gym.make(options.id, **mode, **options.arguments)
         except (gym.error.Error, ImportError, TypeError) as error:

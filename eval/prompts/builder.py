@@ -78,6 +78,11 @@ class PromptBuilder(StepWording):
             raise ConfigError(f"agent.frame: {error}; allowed with this dialect: normalised") from None
 
     @property
+    def system_prompt(self) -> str:
+        """What a model is told before the task; "" where nothing is."""
+        return self.dialect.instructions() if self.system is None else self.system
+
+    @property
     def frame(self) -> tuple[int, int] | None:
         """(width, height) of the dialect's coordinates; None: they are fractions of the screen, or marks."""
         cells = getattr(self.dialect, "frame", None)
@@ -151,7 +156,7 @@ class PromptBuilder(StepWording):
         """`messages` for a present frame `image`, with nothing opened: images are handed on as they came.
 
         Raises ConfigError where the prompt shows a tree and there is none."""
-        system = self.dialect.instructions() if self.system is None else self.system
+        system = self.system_prompt
         chat = PromptMessages(control_tokens(self.dialect))
         if system:
             chat.text("system", system)

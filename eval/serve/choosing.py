@@ -32,16 +32,17 @@ class OfferedTasks:
     """The tasks that clients may ask for, and how often each was begun.
 
     known  records of earlier episodes in the same folder: their tries are not given again
+    plain  how many tries at a plain desktop are not given again
     """
 
-    def __init__(self, config: ServeConfig, known: Iterable[TaskRecord] = ()) -> None:
+    def __init__(self, config: ServeConfig, known: Iterable[TaskRecord] = (), plain: int = 0) -> None:
         """Raises ConfigError."""
         self.config = config
         if config.tasks is None:
             self.tasks = [PLAIN]
         else:
             self.tasks = tasks_of(config.environment, config.tasks.count, config.tasks.seed, config.options)
-        self._begun: Counter[tuple[str, int]] = Counter()
+        self._begun: Counter[tuple[str, int]] = Counter({(PLAIN.task_id, PLAIN.seed): plain})
         for record in known:
             place = record.task_id, record.seed
             self._begun[place] = max(self._begun[place], record.trial + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -10,7 +10,7 @@ from eval.config import Config, ConfigError
 from eval.desktop import Desktop, Interface
 from eval.environments.registry import EnvironmentName, TasksConfig, environment
 from eval.prompts import PromptConfig
-from eval.rollout.limits import RolloutLimits
+from eval.rollout.limits import RolloutLimits, Seconds
 
 
 class ServeConfig(Config, frozen=True):
@@ -26,6 +26,11 @@ class ServeConfig(Config, frozen=True):
     limits       steps, time limits and attempts of an episode; `concurrency` is how many are open at once
     client       the name of the agent in the results
     benchmark, version  of the results
+    keep_episodes  so many episodes that failed, and so many that were solved, keep their folder with pictures: the
+                 first that end. Without tasks so many in all. None: all
+    shared       of `mcp` over HTTP: all clients share one episode, that of the first task, which begins with the first
+                 call. GET /verdict ends it, as done does, and tells its score
+    idle         seconds after which a client of `mcp` is gone that sends nothing over HTTP and holds no stream open
     """
 
     environment: EnvironmentName = "desktop"
@@ -39,6 +44,9 @@ class ServeConfig(Config, frozen=True):
     client: str = "client"
     benchmark: str = "served"
     version: str = "1"
+    keep_episodes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    shared: bool = False
+    idle: Seconds = 300.0
 
     def check(self) -> None:
         """Raises ConfigError for plain desktops of an environment that has none."""
@@ -46,6 +54,8 @@ class ServeConfig(Config, frozen=True):
             raise ConfigError(f"tasks: is missing; environment {self.environment} has no desktops without a task")
         if self.tasks is None and self.options:
             raise ConfigError("options: say nothing without tasks; a plain desktop has `open` and `screen`")
+        if self.shared and self.tasks is None:
+            raise ConfigError("shared: is for an episode of a task; tasks: is missing")
 
     def desktop(self) -> Desktop:
         """A new desktop, for one episode. Raises ConfigError."""

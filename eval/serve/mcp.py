@@ -134,12 +134,12 @@ class McpClient:
                 asked = msgspec.convert(arguments, Begun)
             except msgspec.ValidationError as error:
                 raise WrongRequest(NO_ARGUMENTS, f"start: {error}") from None
-            return await self.session.start(asked.task, asked.seed)
+            return await self.session.start(asked.task, asked.seed, once=self.config.shared)
         known = name in ACTIONS or (name in TOOLS and self.config.interface != "gui")
         if not known and not self.session.active:
             raise WrongRequest(NO_ARGUMENTS, f"there is no tool {name[:60]!r}")
         if not self.session.begun:  # what comes after the end of an episode begins none
-            seen = await self.session.start()
+            seen = await self.session.start(once=self.config.shared)
             if name == "screenshot":
                 return seen
         said = write_json({"name": name, "arguments": arguments})

@@ -1,4 +1,7 @@
-"""MCP over streamable HTTP: requests are posted to /mcp; a stream that the client holds open tells that it lives."""
+"""MCP over streamable HTTP: requests are posted to /mcp; a stream that the client holds open tells that it lives.
+
+A client that never held one is gone when it was silent for `idle` seconds of the configuration.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from eval.desktop import InfraError
+from eval.desktops.server.app import error_reply
+from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT, HEALTH, guarded, healthy, watch
 from eval.serve.mcp import NO_METHOD, NO_REQUEST, McpClient, McpRequest, failed
 from eval.serve.sessions import ClientSessions
@@ -25,7 +31,7 @@ class HeldClient:
         self.client = client
         self.turn = asyncio.Lock()
         self.connections = 0
-        self.held = False  # it had a stream: without one it is gone
+        self.held = False  # it had a stream: without one it is gone soon
         self.ending: asyncio.TimerHandle | None = None
 
 
@@ -35,6 +41,7 @@ class McpHttp:
     def __init__(self, sessions: ClientSessions) -> None:
         self.sessions = sessions
         self.clients: dict[str, HeldClient] = {}
+        self.shared = sessions.session() if sessions.config.shared else None
         self._ends: set[asyncio.Task[None]] = set()
 
     async def posted(self, request: web.Request) -> web.StreamResponse:
@@ -46,7 +53,7 @@ class McpHttp:
         name = request.headers.get(SESSION)
         if message.method == "initialize":
             name = secrets.token_urlsafe(24)
-            self.clients[name] = HeldClient(McpClient(self.sessions, self.sessions.session()))
+            self.clients[name] = HeldClient(McpClient(self.sessions, self.shared or self.sessions.session()))
         elif name is None:
             known = message.method in ("ping", "tools/list", "tools/call")
             code = NO_REQUEST if known else NO_METHOD
@@ -104,9 +111,9 @@ class McpHttp:
 
     def _left(self, name: str, held: HeldClient) -> None:
         held.connections -= 1
-        if held.connections == 0 and held.held and name in self.clients:
-            loop = asyncio.get_running_loop()
-            held.ending = loop.call_later(GRACE_S, self._forget, name, held)
+        if held.connections == 0 and name in self.clients:
+            patience = GRACE_S if held.held else self.sessions.config.idle
+            held.ending = asyncio.get_running_loop().call_later(patience, self._forget, name, held)
 
     def _forget(self, name: str, held: HeldClient) -> None:
         task = asyncio.create_task(self._end(name, held))
@@ -115,7 +122,22 @@ class McpHttp:
 
     async def _end(self, name: str, held: HeldClient) -> None:
         self.clients.pop(name, None)
-        await held.client.session.close()
+        if self.shared is None:
+            await held.client.session.close()
+
+    async def verdict(self, request: web.Request) -> web.Response:
+        """GET /verdict: ends the shared episode, as done does, and tells its score. An episode that the infrastructure
+        failed has none."""
+        if self.shared is None:
+            return error_reply(404, "not_shared", "each client has episodes of its own here (shared)")
+        try:
+            if (record := await self.shared.record()) is None:
+                record = (await McpClient(self.sessions, self.shared).perform("done", {})).record
+        except (RequestRefused, InfraError) as error:
+            return error_reply(503, "infra", str(error))
+        if record is None or record.outcome != "scored":
+            return error_reply(503, "infra", (record.error if record else None) or "the episode was not judged")
+        return web.json_response({"score": record.score, "success": record.success, "steps": record.steps})
 
 
 def _answered(status: int, answer: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
@@ -130,5 +152,6 @@ def make_app(sessions: ClientSessions, token: str | None, *, loopback: bool) -> 
     app.router.add_post("/mcp", face.posted)
     app.router.add_get("/mcp", face.streamed)
     app.router.add_delete("/mcp", face.deleted)
+    app.router.add_get("/verdict", face.verdict)
     app.router.add_get(HEALTH, healthy)
     return app

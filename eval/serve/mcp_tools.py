@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eval.actions import Action
+from eval.actions.action import WAIT_S
+from eval.actions.geometry import Cells
+from eval.config import ConfigError
 from eval.desktop import Interface
 from eval.desktops.tools import TOOLS
 
@@ -116,6 +120,24 @@ ACTIONS: Final[dict[str, ComputerTool]] = {
         ComputerTool("fail", "Say that the task cannot be done.", _same("fail"), {"text": SAID}, ("text",), True),
     )
 }
+
+
+def call_of(action: Action, frame: Cells) -> tuple[str, Schema]:
+    """The call of a tool that asks for an action, with its points in cells of the frame. Raises ConfigError where no
+    tool does."""
+    given = action.to_json()
+    kind = str(given.pop("type"))
+    for x, y in (("x", "y"), ("x2", "y2")):
+        if x in given and y in given:
+            given[x], given[y] = frame.from_norm(given[x], given[y])
+    if kind in (buttons := {clicked: button for button, clicked in CLICKS.items()}):
+        return "click", given if kind == "click" else {**given, "button": buttons[kind]}
+    if kind == "wait":
+        return "wait", {"seconds": given.get("duration", WAIT_S)}
+    name = "key" if kind == "hotkey" else kind
+    if name not in ACTIONS:
+        raise ConfigError(f"no tool does the action {kind}")
+    return name, given
 
 
 def listed(interface: Interface, *, tasks: bool) -> list[Schema]:

@@ -1,8 +1,8 @@
 """The face for OpenEnv: its clients speak JSON over a WebSocket at /ws, one session a connection.
 
-The messages are those of openenv-core 0.3 (`env_server/types.py`): reset, step, state and close; observation, state and
-error. An action is `{"type": "click", "x": .5, "y": .5}` (eval.actions.Action as JSON), or `{"answer": TEXT}`, the text
-of a model in the configured dialect.
+The messages are those of openenv-core 0.3 and openenv 0.4 to 0.10 (`env_server/types.py`): reset, step, state and
+close; observation, state and error. An action is `{"type": "click", "x": .5, "y": .5}` (eval.actions.Action as JSON),
+or `{"answer": TEXT}`, the text of a model in the configured dialect.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ class OpenEnvClient:
             "steps": seen.steps,
             "told": seen.told,
         }
+        if seen.steps == 0:
+            observation["answers"] = self.sessions.builder.system_prompt
         record = seen.record
         if record is not None:
             observation |= {"success": record.success, "agent_failure": seen.told if record.parse_failures else None}
@@ -156,6 +158,7 @@ def schema() -> dict[str, Any]:
     }
     seen = {"instruction": text, "screenshot": {**text, "contentEncoding": "base64", "contentMediaType": "image/png"}}
     seen |= {"width": number, "height": number, "task_id": text, "seed": number, "steps": number}
+    seen["answers"] = {**text, "description": "after a reset: how the text of a model is to be written"}
     state = {"episode_id": {"type": ["string", "null"]}, "step_count": number}
     return {
         "action": action,

@@ -8,7 +8,9 @@ A client that goes away before the end gives its desktop back; its episode is `i
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,10 +24,10 @@ from eval.agents.computer import Computer, EpisodeOver
 from eval.desktop import ActionRefused, BrokenByAgent, InfraError, Observation, Task
 from eval.environments.registry import written_options
 from eval.episodes import ToolCall, jsonl
-from eval.records.task_record import EPISODES, RECORDS, TaskRecord, episode_id
+from eval.records.task_record import EPISODES, RECORDS, TaskRecord, end_of, episode_id
 from eval.rollout.limits import scoring_rules
 from eval.rollout.task_run import Rollout, TaskRun
-from eval.serve.choosing import OfferedTasks, RequestRefused
+from eval.serve.choosing import PLAIN, OfferedTasks, RequestRefused
 from eval.serve.config import ServeConfig
 
 PLACE_S: Final = 30.0  # seconds that a client waits for a place where all desktops are in use
@@ -88,7 +90,8 @@ class ClientSessions:
         self.out = out
         known = jsonl.read(out / RECORDS, TaskRecord)
         jsonl.write(out / RECORDS, known)  # without a line that was cut off
-        self.offered = OfferedTasks(config, known)
+        plain = [] if config.tasks is not None else plain_tries(out / EPISODES)  # of which there are no records
+        self.offered = OfferedTasks(config, known, max(plain, default=-1) + 1)
         self.builder = config.prompt.builder()
         options = dict(config.options)
         if config.tasks is not None:
@@ -96,6 +99,8 @@ class ClientSessions:
         lenient, interface = config.prompt.lenient, config.interface
         self.rules = scoring_rules(config.environment, options, config.limits, lenient=lenient, interface=interface)
         self._places = asyncio.Semaphore(config.limits.concurrency)
+        self._kept = Counter(end_of(record) for record in known if record.episode)
+        self._kept["failed"] += len(plain)
         self.open: set[ClientSession] = set()
 
     def session(self) -> ClientSession:
@@ -137,10 +142,21 @@ class ClientSessions:
             raise
         finally:
             self.give_place()
-        record = msgspec.structs.replace(rollout.record, attempts=attempt)
+        folder = rollout.record.episode
+        episode = folder if self._keeps(rollout.record) else None
+        record = msgspec.structs.replace(rollout.record, attempts=attempt, episode=episode)
         if self.config.tasks is not None:
             jsonl.append(self.out / RECORDS, [record])
+        if folder is not None and episode is None:
+            await asyncio.to_thread(shutil.rmtree, self.out / folder, ignore_errors=True)
         return msgspec.structs.replace(rollout, record=record)
+
+    def _keeps(self, record: TaskRecord) -> bool:
+        """Whether the folder of an episode that has ended is kept, as one more of its end."""
+        end, most = end_of(record), self.config.keep_episodes
+        kept = record.episode is not None and (most is None or self._kept[end] < most)
+        self._kept[end] += kept
+        return kept
 
     def _run(self, agent: RemoteAgent, task: Task) -> TaskRun:
         config = self.config
@@ -149,6 +165,13 @@ class ClientSessions:
         told = (once, folder, agent.name, config.benchmark, config.environment, config.version, self.rules)
         judge = config.tasks is not None
         return TaskRun(agent, config.desktop, task, *told, interface=config.interface, judge=judge)
+
+
+def plain_tries(episodes: Path) -> list[int]:
+    """The numbers of the episodes on plain desktops in a folder."""
+    first = re.escape(episode_id(PLAIN))
+    found = [re.fullmatch(rf"{first}(?:\.(\d+))?", path.name) for path in episodes.glob("*")]
+    return [int(name[1] or 0) for name in found if name]
 
 
 class ClientSession:
@@ -170,10 +193,12 @@ class ClientSession:
         """Whether an episode was begun, whatever became of it."""
         return self._running is not None
 
-    async def start(self, task_id: str | None = None, seed: int | None = None) -> AfterAnswer:
-        """Begins an episode; one that goes on is left. Raises RequestRefused, and InfraError where no desktop could be
-        made ready."""
+    async def start(self, task_id: str | None = None, seed: int | None = None, *, once: bool = False) -> AfterAnswer:
+        """Begins an episode; one that goes on is left, or goes on where a session has one (`once`). Raises
+        RequestRefused, and InfraError where no desktop could be made ready."""
         async with self._turn:
+            if once and self.begun:
+                return await self._seen(await self._computer())
             await self._leave("the client began another episode")
             await self.sessions.take_place()
             try:
@@ -215,6 +240,10 @@ class ClientSession:
         """The present screen; nothing is done. Raises what `answer` raises."""
         async with self._turn:
             return await self._seen(await self._computer())
+
+    async def record(self) -> TaskRecord | None:
+        """The record of the last episode; None while one goes on, and before the first."""
+        return None if self._running is None or self.active else await self._record(self._running)
 
     async def close(self, why: str = "the client went away") -> None:
         """Ends the session, whatever it does: its desktop is given back."""

@@ -72,7 +72,8 @@ def test_its_configuration(engine: Engine, image: tuple[str, str]) -> None:
     config = found["Config"]
     assert config["User"] == "1000:1000"
     assert config["WorkingDir"] == "/work"
-    module = "entry" if name == "vllm-serve" else "launcher.runtime"  # entry.py: a server of its own, or the runtime
+    # entry.py: a server of its own, or the runtime
+    module = "entry" if name in ("linux-desktop", "vllm-serve") else "launcher.runtime"
     assert config["Entrypoint"] == ["/opt/venv/bin/python", "-m", module]
     assert config["Cmd"] == ["--help"]
     assert config["StopSignal"] == "SIGTERM"

