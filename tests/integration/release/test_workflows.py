@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -34,8 +35,11 @@ def test_the_workflow_builds_every_image_and_for_arm64_those_of_the_page() -> No
 
 
 @pytest.mark.nightly
-def test_the_locks_of_the_images_for_arm64_can_be_installed_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_locks_of_the_images_for_arm64_can_be_installed_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Asks the package index."""
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{ROOT / '.tools/uv/bin'}")  # as the Makefile finds it
     assert lock.main(["--check", "aarch64-manylinux_2_36", *arm64()]) in (0, 1)
     told = capsys.readouterr().out.splitlines()
     assert [line for line in told if line.endswith(": fits")] == [
