@@ -18,7 +18,7 @@ from launcher.spec.backends import backends, traits
 from launcher.spec.check.notify import NOTIFY, NoticeChannel, channels
 from launcher.spec.check.refusals import refuse_nul, refuse_tokens
 from launcher.spec.check.schema import BLOCKS, IMAGE
-from launcher.spec.images.catalogue import REGISTRY, load, own_release, references, releases
+from launcher.spec.images.catalogue import REGISTRY, load, own_release, references, released
 from launcher.spec.secrets.disclosure import OF_STORE, of_store
 from launcher.spec.values.problems import Problems, near, show
 from launcher.spec.values.source import Route, YamlDocument, read_file
@@ -251,7 +251,7 @@ def _read_release(settings: dict[str, Any], origins: dict[str, str], problems: P
     version = settings["catalogue"] = settings.get("catalogue") or own_release()
     if not version:
         return
-    if version not in (known := releases()):
+    if version not in (known := released()):
         file, _, line = origins["catalogue"].rpartition(":")
         allowed = ", ".join(known) or "none: this launcher has no images of a release"
         problems.add(file, int(line), 1, "catalogue", f"this launcher knows no release `{version}`", allowed)

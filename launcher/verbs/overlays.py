@@ -18,13 +18,13 @@ from launcher.errors import BadInput, NotFound
 from launcher.spec.code.environment import LocalEnvironment, describe_changes, is_local, stored_environment
 from launcher.spec.code.overlay import Overlay, Packed
 from launcher.spec.hashing import run_hash, run_id
+from launcher.spec.images.newer_images import how_to_keep, with_images_of
 from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.transfer import file_pieces
 from launcher.userdata.newest_runs import newest
-from launcher.verbs.newer_images import how_to_keep, with_images_of
 
 LISTED: Final = 20_000  # files of an overlay that its note lists, at most
 RENEWED: Final = 86400.0  # seconds after which a push uploads an overlay again; far below the grace of `launcher gc`

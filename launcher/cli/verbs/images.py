@@ -115,11 +115,11 @@ def _root() -> Path:
 
 def _release(name: str) -> tuple[str, str, CatalogueEntry] | None:
     """The release that jobs get this image from, what they run, and its entry there; None where it is of no release."""
-    from launcher.spec.images.catalogue import load, releases
+    from launcher.spec.images.catalogue import load, released
     from launcher.spec.profile import load_profile
 
     profile = load_profile(Path.cwd(), None, os.environ)
-    entry = load(releases()[profile.catalogue]).get(name) if profile.catalogue else None
+    entry = load(released()[profile.catalogue]).get(name) if profile.catalogue else None
     digest = entry.reference.partition("@")[2] if entry is not None else ""
     if entry is None or not profile.images[name].endswith(f"@{digest}"):  # named otherwise
         return None

@@ -76,8 +76,8 @@ def newer_images(group: Group, profile: Profile, folder: Path | None, documents:
     if not profile.images:
         return
     from launcher.spec.hashing import run_id
+    from launcher.spec.images.newer_images import only_images_differ
     from launcher.userdata.newest_runs import newest
-    from launcher.verbs.newer_images import only_images_differ
 
     there = [job for name in documents for job in _earlier(folder / name)] if folder is not None else []
     for job in group.runs:

@@ -72,7 +72,7 @@ def load(file: Path) -> dict[str, CatalogueEntry]:
     return entries
 
 
-def releases() -> dict[str, Path]:
+def released() -> dict[str, Path]:
     """The releases whose images this Slipway knows: version -> its catalogue, the newest first."""
     found = (file for file in (trees() / FOLDER / RELEASES).glob("*.yaml"))
     return {file.stem: file for file in sorted(found, key=lambda file: _numbers(file.stem), reverse=True)}
@@ -85,7 +85,7 @@ def _numbers(version: str) -> list[int]:
 def own_release() -> str:
     """The release that an installed Slipway takes its images from where nobody names another; empty in a clone, whose
     sources may be others than any release's, and where none is known."""
-    return next(iter(releases()), "") if trees() == PACKED else ""
+    return next(iter(released()), "") if trees() == PACKED else ""
 
 
 def references(file: Path, mirror: str = "") -> dict[str, str]:

@@ -78,7 +78,7 @@ def test_without_cosign_it_says_what_to_install(
 
 
 def test_the_list_names_the_release(calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    known = catalogue.releases()["0.1.0"]
+    known = catalogue.released()["0.1.0"]
     catalogue.save(known, {"tiny": catalogue.load(known)[NAME]})
     assert main(["images", "list", "-o", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)

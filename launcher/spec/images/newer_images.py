@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from launcher.spec.hashing import run_hash, run_id
-from launcher.spec.images.catalogue import load, releases
+from launcher.spec.images.catalogue import load, released
 from launcher.spec.model import ResolvedJob
 
 
@@ -32,7 +32,7 @@ def with_images_of(
 def how_to_keep(kept: Mapping[str, str]) -> str:
     """What to write into slipway.yaml so that these names mean these images."""
     digests = {name: reference.rpartition("@")[2] for name, reference in kept.items()}
-    for version, file in releases().items():
+    for version, file in released().items():
         listed = {name: entry.reference.rpartition("@")[2] for name, entry in load(file).items()}
         if digests.items() <= listed.items():
             return f"`catalogue: {version}` in slipway.yaml keeps the earlier image"
