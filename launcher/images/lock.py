@@ -18,16 +18,16 @@ from launcher.images.checks import INPUTS, inputs_digest, lock_inputs, locks
 from launcher.spec.images.definition import project_root, select
 
 
-def _compile(lock: Path) -> list[str]:
-    """The command that resolves a lock's inputs."""
-    source, *overrides = lock_inputs(lock)
-    command = ["uv", "pip", "compile", "-q", str(source), "--no-header", "--no-annotate", "--no-emit-index-url"]
-    return [*command, "--python-version", "3.11", *(word for file in overrides for word in ("--override", str(file)))]
+def _resolve(wanted: Path, lock: Path, platform: str) -> list[str]:
+    """The command that resolves what a file asks for, with the overrides of a lock."""
+    command = ["uv", "pip", "compile", "-q", str(wanted), "--no-header", "--no-annotate", "--no-emit-index-url"]
+    command += ["--python-version", "3.11", "--python-platform", platform]
+    return [*command, *(word for file in lock_inputs(lock)[1:] for word in ("--override", str(file)))]
 
 
 def compile_lock(lock: Path) -> None:
     """Compiles a lock again and replaces it atomically. Raises CalledProcessError where the inputs conflict."""
-    command = [*_compile(lock), "--generate-hashes", "--python-platform", "x86_64-unknown-linux-gnu"]
+    command = [*_resolve(lock_inputs(lock)[0], lock, "x86_64-unknown-linux-gnu"), "--generate-hashes"]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     temporary = lock.with_name(f".{lock.name}")
     temporary.write_text(f"{INPUTS}{inputs_digest(lock)}\n{output}", encoding="utf-8")
@@ -39,15 +39,13 @@ def unfit_for(lock: Path, platform: str) -> str:
     one file only is the same everywhere (sources, or a wheel for all): of any other there must be a wheel."""
     text = lock.read_text(encoding="utf-8")
     entries = re.findall(r"^([a-z0-9-]+)==\S+ .*\n((?: +--hash.*\n?)+)", text, re.MULTILINE)
-    command = [*_compile(lock), "--python-platform", platform, "--constraint", str(lock)]
-    command += [f"--only-binary={name}" for name, hashes in entries if hashes.count("--hash") > 1]
+    command = [*_resolve(lock, lock, platform), *(f"--only-binary={n}" for n, h in entries if h.count("--hash") > 1)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        return " ".join(done.stderr.split())
-    here, there = _pinned(text), _pinned(done.stdout)
-    if missing := sorted(there - here):
-        return f"it lacks {', '.join(missing)}"
-    return f"nothing there asks for {', '.join(extra)}" if (extra := sorted(here - there)) else ""
+        said = " ".join(done.stderr.split()).partition(" hint: ")[0]
+        return said.rpartition("cause: ")[2]
+    missing = sorted(_pinned(done.stdout) - _pinned(text))
+    return f"it lacks {', '.join(missing)}" if missing else ""
 
 
 def _pinned(text: str) -> set[str]:
