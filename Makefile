@@ -247,9 +247,9 @@ wheel: dev ## the wheel and the sdist in dist/: equal sources give equal bytes
 	@$(BIN)/python -m tools.wheel
 
 # VERSION=0.1.0 names it; DRY_RUN=1 makes the files, but no commit and no tag
-# REGISTRY: host/path in front of the images' names; without it no image is built
+# OF_TAG=1 makes the files of a version that has its tag again; CATALOGUE: the file with the images that were built from it
 release: dev $(DOCS_STAMP) ## a release: its files, made twice, in build/release, a commit and a tag
-	@$(BIN)/python -m tools.release "$(VERSION)" $(if $(DRY_RUN),--dry-run) $(if $(OF_TAG),--of-tag) $(if $(REGISTRY),--images "$(REGISTRY)")
+	@$(BIN)/python -m tools.release "$(VERSION)" $(if $(DRY_RUN),--dry-run) $(if $(OF_TAG),--of-tag) $(if $(CATALOGUE),--catalogue "$(CATALOGUE)")
 
 lock-images: dev ## compile the images' locks again
 	$(BIN)/python -m launcher.images.lock

@@ -167,8 +167,8 @@ def submit(
     stopped, checkpoint first, before they have cost more together; another submit of the same jobs changes it.
     `without_price`: submit although what a machine costs is not known. `wait_for_capacity`: seconds to wait for a free
     machine, in place of those that the jobs name, and no part of the run. `tell` is given a line for each new run of
-    which only the code or the packages differ from the newest of its name that was submitted here. Raises BadInput,
-    Conflict, Unreachable.
+    which only the code, the image or the packages differ from the newest of its name that was submitted here. Raises
+    BadInput, Conflict, Unreachable.
     """
     from launcher.backends.base import backend
     from launcher.spec.backends import traits

@@ -1,11 +1,12 @@
-"""Makes a release: `python -m tools.release 0.1.0 [--dry-run] [--images REGISTRY [--buildkit ADDRESS]]`, or
-`make release VERSION=0.1.0 [REGISTRY=HOST/PATH]`.
+"""Makes a release: `python -m tools.release 0.1.0 [--dry-run]`, or `make release VERSION=0.1.0`.
 
 It works in a clone of the commit that is checked out, below build/release/VERSION: there it writes the version and the
-changelog, builds the images if it is told where to push them, commits with their catalogue, and makes every file twice.
-Files that differ between the two end it. The commit and the tag come into this repository last, so a release that
-fails leaves it as it was. `--dry-run` leaves them out; what forbids a release is then only printed. `--of-tag` makes
-the files of a version that has its tag again.
+changelog, commits, and makes every file twice. Files that differ between the two end it. The commit and the tag come
+into this repository last, so a release that fails leaves it as it was. `--dry-run` leaves them out; what forbids a
+release is then only printed.
+
+The images are built from the tag, which has no catalogue of them (tools/release_images.py). `--of-tag --catalogue FILE`
+then makes the files of the tag with it: the wheel names the images.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from launcher.spec.images import catalogue
+from tools.site import switch
 from tools.wheel import EPOCH, plain
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -33,10 +36,6 @@ CHANGELOG: Final = "CHANGELOG.md"
 VERSION_FILE: Final = "launcher/version.py"
 UNRELEASED: Final = "## Unreleased\n"
 _VERSION: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
-NEWEST: Final = """<!doctype html>
-<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}/index.html">
-<title>Slipway</title><a href="{0}/index.html">The documents of {0}</a>
-"""
 
 
 def git(folder: Path, *words: str) -> str:
@@ -68,9 +67,17 @@ def obstacles(root: Path, version: str) -> list[str]:
     passed = root / PASSED
     if not passed.is_file() or passed.read_text(encoding="utf-8").strip() != git(root, "rev-parse", "HEAD"):
         found.append(f"{PASSED} does not name this commit: run .ci/run here until it passes")
+    for each in released(root):
+        if not (root / known(each)).is_file():
+            found.append(f"{known(each)} is missing: commit the file of the page of {each}")
     if not unreleased(root):
         found.append(f"{CHANGELOG}: nothing stands under Unreleased")
     return found
+
+
+def known(version: str) -> str:
+    """The file with the images of a release. Jobs that keep the release need it in every later one."""
+    return f"{catalogue.FOLDER}/{catalogue.RELEASES}/{version}.yaml"
 
 
 def unreleased(root: Path) -> str:
@@ -88,12 +95,6 @@ def name_it(source: Path, version: str, day: str) -> None:
     text = (source / CHANGELOG).read_text(encoding="utf-8")
     heading = f"{UNRELEASED}\n## {version} ({day})\n"
     (source / CHANGELOG).write_text(text.replace(UNRELEASED, heading, 1), encoding="utf-8")
-
-
-def build_images(source: Path, registry: str, buildkit: str | None) -> None:
-    """Builds and pushes every image of the clone, which writes their digests into its catalogue."""
-    more = ["--buildkit", buildkit] if buildkit else []
-    run([sys.executable, "-m", "launcher", "images", "build", "--push", registry, *more], source)
 
 
 def run(command: Sequence[str], folder: Path, **more: str) -> None:
@@ -114,9 +115,7 @@ def make(source: Path, version: str, versions: Sequence[str], out: Path) -> None
     run([str(ROOT / ".venv-docs/bin/mkdocs"), "build", "-q", "--strict", "-d", str(site / version)], source)
     for compressed in site.rglob("*.gz"):  # the site's map again, with the time of its compression in it
         compressed.unlink()
-    listed = [{"version": each, "title": each, "aliases": []} for each in versions]
-    (site / "versions.json").write_text(json.dumps(listed) + "\n", encoding="utf-8")
-    (site / "index.html").write_text(NEWEST.format(version), encoding="utf-8")
+    switch(site, versions)
     archived(sorted(path for path in site.rglob("*") if path.is_file()), site, f"slipway-docs-{version}", out)
     shutil.rmtree(site)
     bill = json.dumps(materials(source, version), indent=1, sort_keys=True) + "\n"
@@ -182,22 +181,25 @@ def twice(source: Path, version: str, versions: Sequence[str]) -> Path:
     return files
 
 
-def of_tag(root: Path, version: str) -> Path:
-    """The folder with the files of a version that is out, as they were made then. Raises SystemExit."""
-    known = released(root)
-    if version not in known:
-        raise SystemExit(f"release: version {version} has no tag; allowed: {', '.join(known) or 'none'}")
+def of_tag(root: Path, version: str, images: Path | None) -> Path:
+    """The folder with the files of a version that has its tag: as they were made then, but for the catalogue of its
+    images in the wheel and the sdist. Raises SystemExit."""
+    tags = released(root)
+    if version not in tags:
+        raise SystemExit(f"release: version {version} has no tag; allowed: {', '.join(tags) or 'none'}")
     source = cloned(root, version)
     git(source, "checkout", "-q", f"v{version}")
-    return twice(source, version, known[known.index(version) :])
+    if images is not None:
+        (file := source / known(version)).parent.mkdir(parents=True, exist_ok=True)
+        catalogue.save(file, catalogue.load(images))
+        git(source, "add", known(version))
+    return twice(source, version, tags[tags.index(version) :])
 
 
-def release(root: Path, version: str, dry: bool, images: str | None, buildkit: str | None) -> Path:
+def release(root: Path, version: str, dry: bool) -> Path:
     """The folder with the files. Raises SystemExit."""
     source = cloned(root, version)
     name_it(source, version, datetime.now(UTC).date().isoformat())
-    if images:
-        build_images(source, images, buildkit)
     git(source, "add", "--all")
     who = ("-c", "user.name=dry run", "-c", "user.email=dry@run") if dry else ()
     git(source, *who, "commit", "-q", "-m", f"Slipway {version}")
@@ -220,21 +222,23 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("version", help="MAJOR.MINOR.PATCH")
     parser.add_argument("--dry-run", action="store_true", help="make the files, but no commit and no tag")
     parser.add_argument("--of-tag", action="store_true", help="make the files of the version's tag again")
-    parser.add_argument("--images", metavar="REGISTRY", help="build the images, push them here, write the catalogue")
-    parser.add_argument("--buildkit", metavar="ADDRESS", help="the buildkitd that builds the images")
+    parser.add_argument("--catalogue", type=Path, metavar="FILE", help="with --of-tag: the catalogue of its images")
     given = parser.parse_args(words)
     if not _VERSION.fullmatch(given.version):
         print(f"release: version {given.version}; allowed: MAJOR.MINOR.PATCH, as 0.1.0", file=sys.stderr)
         return 2
     if given.of_tag:
-        printed(of_tag(root, given.version))
+        if given.catalogue is not None and not given.catalogue.is_file():
+            print(f"release: --catalogue: there is no file {given.catalogue}", file=sys.stderr)
+            return 2
+        printed(of_tag(root, given.version, given.catalogue))
         return 0
     found = obstacles(root, given.version)
     for line in found:
         print(f"{'a release would be refused' if given.dry_run else 'release'}: {line}", file=sys.stderr)
     if found and not given.dry_run:
         return 2
-    printed(release(root, given.version, given.dry_run, given.images, given.buildkit))
+    printed(release(root, given.version, given.dry_run))
     if not given.dry_run:
         print(f"now: git push origin HEAD v{given.version}")
     return 0

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.images.engine import Engine
+from launcher.spec.images.catalogue import REGISTRY
 
 TRIES: Final = 5
 _FINAL: Final = ("denied", "unauthorized", "authentication required", "no basic auth", "invalid reference")
@@ -26,7 +27,6 @@ _FINAL: Final = ("denied", "unauthorized", "authentication required", "no basic 
 _IMMUTABLE: Final = ("immutab", "cannot be overwritten", "operation is disallowed")
 # no such repository: ECR and Artifact Registry make none by a push
 _ABSENT: Final = ("name unknown", "repository does not exist")
-_REGISTRY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 
 
 class PushFailed(Unreachable):
@@ -36,7 +36,7 @@ class PushFailed(Unreachable):
 def checked(registry: str) -> str:
     """The place to push to: host and path, as in a reference. Raises BadInput."""
     plain = registry.rstrip("/")
-    if not _REGISTRY.fullmatch(plain):
+    if not re.fullmatch(REGISTRY, plain):
         raise BadInput(f"registry `{registry}`; allowed: HOST[:PORT][/PATH], the path in lower case")
     return plain
 

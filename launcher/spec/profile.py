@@ -18,6 +18,7 @@ from launcher.spec.backends import backends, traits
 from launcher.spec.check.notify import NOTIFY, NoticeChannel, channels
 from launcher.spec.check.refusals import refuse_nul, refuse_tokens
 from launcher.spec.check.schema import BLOCKS, IMAGE
+from launcher.spec.images.catalogue import REGISTRY, load, own_release, references, released
 from launcher.spec.secrets.disclosure import OF_STORE, of_store
 from launcher.spec.values.problems import Problems, near, show
 from launcher.spec.values.source import Route, YamlDocument, read_file
@@ -56,7 +57,19 @@ _FIELDS: Final = (
     ),
     Field("backend", Choice(tuple(backends())), "the backend of jobs that name none", "local"),
     Field("secrets", PLACES, "where secrets are kept: NAME: place", "`local`: launcher secrets set NAME"),
-    Field("images", MapOf(Text(), _PINNED), "the catalogue: name: registry/name@sha256:...", "none"),
+    Field("images", MapOf(Text(), _PINNED), "images of your own by name: registry/name@sha256:...", "none"),
+    Field(
+        "catalogue",
+        Text("a release of Slipway", r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", "MAJOR.MINOR.PATCH"),
+        "the release whose images jobs get by name. Keep it, and an upgrade of the launcher computes nothing again",
+        "the installed launcher's",
+    ),
+    Field(
+        "image_registry",
+        Text("host/path", REGISTRY, "HOST[:PORT][/PATH]"),
+        "a mirror of the releases' images: stands in place of their registry",
+        "the releases' own registry",
+    ),
     Field(
         "prices",
         MapOf(Text(), PRICE),
@@ -77,6 +90,7 @@ PROFILE: Final = Struct(
     Field("profiles", MapOf(Text(), Struct("a profile", *_FIELDS)), "named profiles: --profile NAME", "none"),
 )
 _MERGED: Final = ("secrets", "images", "prices", "labels", "notify", *BLOCKS)  # mappings that are merged key by key
+_PLAIN: Final = ("backend", "secrets", "images", "catalogue", "prices", "labels")  # as `Profile` has them
 VARIABLES: Final = {"SLIPWAY_STORE": "store", "SLIPWAY_BACKEND": "backend"}
 
 
@@ -99,6 +113,7 @@ class Profile(msgspec.Struct, frozen=True):
     backend: str = "local"
     secrets: Mapping[str, str] = {}
     images: Mapping[str, str] = {}
+    catalogue: str = ""  # the release that the images come from which nobody else names
     prices: Mapping[str, tuple[float, str]] = {}
     labels: Mapping[str, str] = {}
     blocks: Mapping[str, Mapping[str, Any]] = {}
@@ -134,7 +149,7 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
     # from the weakest to the strongest
     if (listed := _catalogue(cwd)) is not None:
         _read_catalogue(listed, cwd, settings, origins)
-    for path in (_user_file(environ, home), _project_file(cwd)):
+    for path in (_user_file(environ, home), project_file(cwd)):
         if path is not None:
             known |= _read(path, name, cwd, home, problems, settings, origins)
     if name is not None and name not in known and not problems.found:
@@ -147,6 +162,7 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
     if "backend" in settings and settings["backend"] not in backends():
         what = f"`{settings['backend']}` is not a backend{near(settings['backend'], backends())}"
         problems.add(origins["backend"], 0, 0, "backend", what, ", ".join(backends()))
+    _read_release(settings, origins, problems)
     unknown = _unknown_store(settings["store"]) if "store" in settings else None
     if credentials := of_store(settings.get("store", "")):
         problems.add(origins["store"], 0, 0, "store", credentials, OF_STORE)
@@ -166,7 +182,7 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
         notify=channels(settings.get("notify", {})),
         read_in=(os.path.abspath(cwd), name or ""),  # noqa: PTH100 - as absolute_store
         own_folders=own_folders(home, environ),
-        **{key: settings[key] for key in ("backend", "secrets", "images", "prices", "labels") if key in settings},
+        **{key: settings[key] for key in _PLAIN if key in settings},
     )
 
 
@@ -210,7 +226,8 @@ def _user_file(environ: Mapping[str, str], home: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def _project_file(cwd: Path) -> Path | None:
+def project_file(cwd: Path) -> Path | None:
+    """The slipway.yaml that applies in a folder besides the user's own; None without one."""
     for folder in (cwd, *cwd.parents):
         if (folder / FILE).is_file():
             return folder / FILE
@@ -224,11 +241,25 @@ def _catalogue(cwd: Path) -> Path | None:
 
 
 def _read_catalogue(path: Path, cwd: Path, settings: dict[str, Any], origins: dict[str, str]) -> None:
-    from launcher.spec.images.catalogue import load
-
     shown = os.path.relpath(path, cwd) if path.is_relative_to(cwd) else str(path)
     settings["images"] = {name: entry.reference for name, entry in load(path).items()}
     origins.update({f"images.{name}": shown for name in settings["images"]})
+
+
+def _read_release(settings: dict[str, Any], origins: dict[str, str], problems: Problems) -> None:
+    """Puts the images of a release below those that are named in any other way."""
+    version = settings["catalogue"] = settings.get("catalogue") or own_release()
+    if not version:
+        return
+    if version not in (known := released()):
+        file, _, line = origins["catalogue"].rpartition(":")
+        allowed = ", ".join(known) or "none: this launcher has no images of a release"
+        problems.add(file, int(line), 1, "catalogue", f"this launcher knows no release `{version}`", allowed)
+        return
+    listed = references(known[version], settings.get("image_registry", ""))
+    settings["images"] = {**listed, **settings.get("images", {})}
+    for name in listed:
+        origins.setdefault(f"images.{name}", f"the catalogue of {version}")
 
 
 def _read(

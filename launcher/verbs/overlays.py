@@ -18,6 +18,7 @@ from launcher.errors import BadInput, NotFound
 from launcher.spec.code.environment import LocalEnvironment, describe_changes, is_local, stored_environment
 from launcher.spec.code.overlay import Overlay, Packed
 from launcher.spec.hashing import run_hash, run_id
+from launcher.spec.images.newer_images import how_to_keep, with_images_of
 from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store import layout
@@ -122,12 +123,13 @@ def _user() -> str:
         return str(os.getuid())
 
 
-# A new run that differs from the newest run of its name by its code or this machine's packages alone may be a mistake.
+# A new run that differs from the newest of its name by its code, its image or this machine's packages alone may be a
+# mistake.
 
 _NAMED: Final = 5  # files in a line, at most
 
 
-def only_code_or_packages_differ(
+def only_software_differs(
     store: Store,
     group: Group,
     new: Iterable[ResolvedJob],
@@ -140,9 +142,12 @@ def only_code_or_packages_differ(
     for job in new:
         run = run_id(job)
         before = newest(store.url, group.names.get(run, job.name))
-        if before is None or run_hash(_bare(before)) != run_hash(_bare(job)):
+        if before is None:
             continue
-        parts = []
+        same, kept = with_images_of(before, job, group.images)
+        if run_hash(_bare(same)) != run_hash(_bare(job)):
+            continue
+        parts = [f"the image of {', '.join(sorted(kept))}"] if kept else []
         if before.code is not None and job.code is not None and before.code != job.code:
             digests = before.code.digest, job.code.digest
             overlay = overlays.get(job.code.digest)
@@ -156,7 +161,7 @@ def only_code_or_packages_differ(
         if parts:
             yield (
                 f"{run} is a new run: nothing differs from {run_id(before)} but {' and '.join(parts)}; "
-                f"`launcher results {run_id(before)}` shows the earlier one"
+                f"`launcher results {run_id(before)}` shows the earlier one{f'; {how_to_keep(kept)}' if kept else ''}"
             )
 
 

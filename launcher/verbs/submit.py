@@ -66,8 +66,8 @@ def submit(
     plan      only says what would be done; writes nothing
     notes     folder that remembers a submit until its end (launcher.userdata.interrupted_submits); None: none does
     ceiling   what the runs may cost together; None: what an earlier submit of this group said, if any did
-    tell      is given a line for each new run that only its code or packages make another one than the newest of its
-              name; `environment`: this machine's packages, where the jobs run with them
+    tell      is given a line for each new run that only its code, image or packages make another one than the newest of
+              its name; `environment`: this machine's packages, where the jobs run with them
 
     Raises BadInput (the backend can never run it, or the store's create-only puts do not hold), Conflict (another job
     under that name), Unreachable.
@@ -84,9 +84,9 @@ def submit(
         compare_ended(backend, [pending.view for pending in ones.values()])
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
-            from launcher.verbs.overlays import only_code_or_packages_differ
+            from launcher.verbs.overlays import only_software_differs
 
-            for line in only_code_or_packages_differ(store, group, unknown, overlays or {}, environment):
+            for line in only_software_differs(store, group, unknown, overlays or {}, environment):
                 tell(line)
         if new and not plan:
             make_store(store, marked(checked, store.url) if checked is not None else None)

@@ -109,6 +109,23 @@ def test_every_commit_wrote_results_evaluations_and_a_failure() -> None:
     assert [day for day in DAYS if WRITTEN[day]["monitor"]] == ["2026-11-26", "2026-11-28"]  # there was none before
 
 
+def test_the_page_has_the_matrix() -> None:
+    """Each row is a test of this file, each column what a commit wrote."""
+    page = (ROOT / "docs/reference/promises.md").read_text(encoding="utf-8").partition("## What earlier code wrote")[2]
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.partition("\n## ")[0].splitlines()
+        if line.startswith("|")
+    ]
+    assert head == ["", *DAYS]
+    table = {name.strip("`").removesuffix(" --dry-run"): cells for name, *cells in rows}
+    told = {True: "as then", False: "new"}
+    for verb in (*SAID, "compare", "gather"):
+        assert table[verb] == [told[WRITTEN[day]["said"].get(verb) is not None] for day in DAYS], verb
+    assert table["the monitor's database"] == [told[bool(WRITTEN[day]["monitor"])] for day in DAYS]
+    assert len(table) == len(SAID) + 6
+
+
 @pytest.mark.parametrize("verb", SAID)
 def test_a_verb_says_what_it_said(old: Old, verb: str) -> None:
     now = by(old.now(*SAID[verb]), *KEYS[verb])

@@ -83,7 +83,9 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yaml"))
 READS = {"contents": "read"}
 RIGHTS = {  # of a job that does more than read
     "release.yaml wheel": {"id-token": "write"},
-    "release.yaml images": {"contents": "read", "id-token": "write"},
+    "release.yaml catalogue": {"contents": "read", "id-token": "write"},
+    "release.yaml provenance": {"id-token": "write", "attestations": "write"},
+    "release.yaml documents": {"contents": "read", "pages": "write", "id-token": "write"},
     "release.yaml page": {"contents": "write", "id-token": "write", "attestations": "write"},
 }
 
@@ -104,14 +106,19 @@ def test_a_workflow_pins_its_actions_and_has_the_least_rights(path: Path) -> Non
             assert "checkout" not in step.get("uses", "") or step["with"]["persist-credentials"] is False
 
 
-def test_a_release_publishes_what_make_made_of_the_tag_and_after_the_images() -> None:
+def test_a_release_makes_the_images_of_the_tag_then_their_catalogue_then_the_wheel() -> None:
     release = workflow("release.yaml")
     assert list(release[True]["push"]) == ["tags"]  # YAML 1.1 reads the key `on` so
     jobs = release["jobs"]
-    assert commands(jobs["files"]) == ['make release VERSION="${GITHUB_REF_NAME#v}" OF_TAG=1']
-    assert commands(jobs["images"]) == ["tools/sign-images.sh"]
-    assert set(jobs["wheel"]["needs"]) == {"files", "images"}
+    assert jobs["catalogue"]["needs"] == "images"
+    assert any("-m tools.release_images" in command for command in commands(jobs["catalogue"]))
+    assert jobs["files"]["needs"] == "catalogue"
+    assert commands(jobs["files"]) == [
+        'make release VERSION="${GITHUB_REF_NAME#v}" OF_TAG=1 CATALOGUE="build/${GITHUB_REF_NAME#v}.yaml"'
+    ]
+    assert set(jobs["wheel"]["needs"]) == {"files", "provenance"}
     assert "wheel" in jobs["page"]["needs"]
+    assert jobs["documents"]["needs"] == "page"
     # a registry's name is one variable, of the repository
     assert "${{ vars.REGISTRY }}" in str(jobs["images"])
     assert not any("password" in str(step).lower() for step in jobs["wheel"]["steps"])

@@ -16,6 +16,7 @@ from launcher.errors import BadInput, Conflict, NotFound
 if TYPE_CHECKING:
     from launcher.images.build import BuildOptions, BuildStep
     from launcher.images.engine import Engine
+    from launcher.spec.images.catalogue import CatalogueEntry
     from launcher.spec.images.definition import Definition
 
 SUMMARY = (
@@ -59,9 +60,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(check, ("table", "json"))
     verify = verbs.add_parser(
         "verify",
-        help="check that an image, or the catalogue's entry for NAME, was built from these sources (exit code 1: no)",
+        help="check that an image, or the catalogue's entry for NAME, was built from these sources, and that an image "
+        "of a release is signed by who made it (exit code 1: no)",
     )
     verify.add_argument("reference", metavar="NAME|REF")
+    verify.add_argument(
+        "--key", type=Path, metavar="FILE", help="a public key of cosign: the image must be signed with it"
+    )
+    verify.add_argument(
+        "--signer", metavar="IDENTITY", help="the workflow that must have signed it (default: the release's own)"
+    )
     arguments.add_output(verify, ("table", "json"))
     prune = verbs.add_parser("prune", help="remove builds whose version is not that of the sources")
     prune.add_argument(
@@ -105,6 +113,19 @@ def _root() -> Path:
     return defining_root(Path.cwd())
 
 
+def _release(name: str) -> tuple[str, str, CatalogueEntry] | None:
+    """The release that jobs get this image from, what they run, and its entry there; None where it is of no release."""
+    from launcher.spec.images.catalogue import load, released
+    from launcher.spec.profile import load_profile
+
+    profile = load_profile(Path.cwd(), None, os.environ)
+    entry = load(released()[profile.catalogue]).get(name) if profile.catalogue else None
+    digest = entry.reference.partition("@")[2] if entry is not None else ""
+    if entry is None or not profile.images[name].endswith(f"@{digest}"):  # named otherwise
+        return None
+    return profile.catalogue, profile.images[name], entry
+
+
 def _list(args: argparse.Namespace) -> int:
     from launcher.images.checks import current
     from launcher.spec.images import catalogue
@@ -117,12 +138,15 @@ def _list(args: argparse.Namespace) -> int:
         entry = entries.get(definition.name)
         version = definition.version() if entry is None else current(definition, entry)
         state = "not pushed" if entry is None else "current" if entry.version == version else "stale"
+        reference = entry.reference if entry else None
+        if entry is None and (release := _release(definition.name)) is not None:
+            state, reference = f"release {release[0]}", release[1]
         rows.append(
             {
                 "name": definition.name,
                 "version": version,
                 "catalogue": state,
-                "reference": entry.reference if entry else None,
+                "reference": reference,
                 "base": definition.base,
                 "description": definition.description,
             }
@@ -336,18 +360,28 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from launcher.images import verify
+    from launcher.images import signature, verify
     from launcher.images.engine import Engine
     from launcher.spec.images import catalogue
     from launcher.spec.images.definition import names
 
-    root = _root()
+    root, name = _root(), args.reference
     entries = catalogue.load(catalogue.path(root))
-    if args.reference in names(root):
-        entry = verify.pushed_entry(entries, args.reference)
-        right, text = verify.pushed(root, Engine(), args.reference, entry)
+    reference, signer, right = name, args.signer or "", True
+    if name not in entries and (release := _release(name)) is not None:
+        version, reference, entry = release
+        signer, text = signer or entry.signer, f"{name} of {version}"
+    elif name in names(root):
+        entry = verify.pushed_entry(entries, name)
+        reference = entry.reference
+        right, text = verify.pushed(root, Engine(), name, entry)
     else:
-        right, text = verify.held(root, Engine(), args.reference, entries)
+        right, text = verify.held(root, Engine(), name, entries)
+    if right and (args.key is not None or signer):
+        right, signed = signature.check(reference, args.key, signer)
+        text = f"{text}; {signed}"
+    elif right:
+        text = f"{text}; no signature was looked for: --key FILE or --signer IDENTITY says whose"
     if args.output == "json":
         output.emit_one({"reference": args.reference, "right": right, "text": text}, "json")
     else:

@@ -1,4 +1,5 @@
-"""`launcher init`: writes a commented starter job that runs without changes, or copies an example."""
+"""`launcher init`: writes a commented starter job that runs without changes, or copies an example. Keeps the release
+whose images the jobs get, too."""
 
 from __future__ import annotations
 
@@ -17,6 +18,11 @@ from launcher.trees import PACKED, document, trees
 SUMMARY = "write a commented starter job, or copy an example"
 EXAMPLE = "launcher init job.yaml && launcher submit job.yaml --follow\n  launcher init --example list"
 EXAMPLES = "examples"
+PIN = """\
+# The release whose images jobs get by name. Those of a later one make each run a new one, which is computed again:
+# raise it when you want that.
+catalogue: {release}
+"""
 
 STARTER = """\
 # A job: what runs, on what, for how long. It runs as it is:   launcher submit {file} --follow
@@ -98,11 +104,29 @@ def run(args: argparse.Namespace) -> int:
         raise Conflict(f"{path} already exists; nothing was written") from None
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
+    pinned = _pin()
     if args.output == "json":
         emit_one({"file": str(path)}, "json")
     else:
-        print(f"{path} written. Next: launcher submit {shlex.quote(given)} --follow")
+        print(*pinned, f"{path} written. Next: launcher submit {shlex.quote(given)} --follow", sep="\n")
     return 0
+
+
+def _pin() -> list[str]:
+    """Writes the release of the images into the folder's slipway.yaml, where there is none; what to tell about it."""
+    from launcher.spec.images.catalogue import own_release
+    from launcher.spec.profile import FILE, project_file
+
+    if not (release := own_release()):
+        return []
+    if (there := project_file(Path.cwd())) is not None:
+        kept = re.search(r"^catalogue:", there.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+        return [] if kept else [f"{there} keeps no release of the images: `catalogue: {release}` does"]
+    try:
+        Path(FILE).write_text(PIN.format(release=release), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{FILE}: {error.strerror}") from None
+    return [f"{FILE} written: `catalogue: {release}`, the release whose images jobs get"]
 
 
 def _examples() -> dict[str, Path]:
@@ -148,10 +172,11 @@ def _copy(name: str, output: str) -> int:
             copied.append(str(target / file))
     except OSError as error:
         raise BadInput(f"{error.filename}: {error.strerror}") from None
+    pinned = _pin()
     if output == "json":
         emit_one({"files": copied}, "json")
     else:
-        print(*copied, sep="\n")
+        print(*copied, *pinned, sep="\n")
         if any((target / file).is_file() for file in ("job.yaml", "jobs.yaml")):
             print(f"Next: launcher submit {target} --backend local --follow")
         else:

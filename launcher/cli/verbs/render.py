@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from launcher.cli.printing.output import table
 from launcher.verbs.render import renderer
 
 if TYPE_CHECKING:
+    from launcher.spec.model import ResolvedJob
+    from launcher.spec.profile import Profile
     from launcher.spec.resolve.group import Group
 
 SUMMARY = "print exactly what submit would send; changes nothing"
@@ -58,12 +60,39 @@ def run(args: argparse.Namespace) -> int:
             owners.setdefault(file, []).append(run)
         for warning in rendered.warnings:
             print(safe_text.line(f"launcher render: {warning}"), file=sys.stderr)
+    for line in newer_images(group, profile, Path(to) if to is not None else None, documents):
+        print(safe_text.line(f"launcher render: {line}"), file=sys.stderr)
     if to is not None:
         write(Path(to), documents, owners)
     else:
         separator = "---\n" if len(documents) > 1 else ""
         sys.stdout.write("".join(separator + text for text in documents.values()))
     return 0
+
+
+def newer_images(group: Group, profile: Profile, folder: Path | None, documents: Iterable[str]) -> Iterator[str]:
+    """A line for each new run that only a newer image makes another one than a run of before: one in the folder, whose
+    files GitOps applies, or the newest of its name that was submitted here."""
+    if not profile.images:
+        return
+    from launcher.spec.hashing import run_id
+    from launcher.spec.images.newer_images import only_images_differ
+    from launcher.userdata.newest_runs import newest
+
+    there = [job for name in documents for job in _earlier(folder / name)] if folder is not None else []
+    for job in group.runs:
+        before = newest(profile.store, group.names.get(run_id(job), job.name))
+        if line := only_images_differ(job, [*there, *([before] if before is not None else [])], profile.images):
+            yield line
+
+
+def _earlier(file: Path) -> Iterator[ResolvedJob]:
+    """The jobs in the files beside a new one that are called the same but for the hash."""
+    others = [] if file.exists() else sorted(file.parent.glob(f"{file.stem.rpartition('-')[0]}-{'[0-9a-f]' * 12}.yaml"))
+    for other in others:
+        from launcher.backends.kubernetes.compare.carried import jobs_of_file
+
+        yield from jobs_of_file(other.read_text(encoding="utf-8", errors="replace"))
 
 
 def refuse_ttl(group: Group) -> None:

@@ -1,4 +1,8 @@
-"""images/catalogue.yaml: image name -> the build that jobs get. Written after a push, read by `resolve`."""
+"""images/catalogue.yaml: image name -> the build that jobs get. Written after a push, read by `resolve`.
+
+images/catalogues/VERSION.yaml is the same of each release, whose images nobody has to build: an installed launcher has
+those of its own release and of all before it. No image contains them.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,12 @@ from typing import Final
 import msgspec
 
 from launcher.errors import BadInput, SlipwayError
-from launcher.spec.images.definition import FOLDER
-from launcher.trees import PACKED
+from launcher.trees import PACKED, trees
 
+FOLDER: Final = "images"  # of a project, with a folder for each image
 FILE: Final = "catalogue.yaml"
+RELEASES: Final = "catalogues"
+REGISTRY: Final = r"[A-Za-z0-9][A-Za-z0-9.-]*(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"  # host and path, as in a reference
 _HEAD: Final = """\
 # Which build of each image a job gets that names it. Written by `launcher images push --registry REGISTRY`, checked by
 # `launcher images check`; `version` is the hash of everything that went in, `reference` is what jobs run.
@@ -30,12 +36,14 @@ _FORMS: Final = {
 
 class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One pushed image. `base` and `arguments` are the build arguments that differ from the Dockerfile's defaults.
-    `check` uses them to tell whether the same build from today's sources would give another image."""
+    `check` uses them to tell whether the same build from today's sources would give another image. `signer`: whom its
+    signature names, of a release (the address of the workflow's file at its tag)."""
 
     version: str
     reference: str
     base: str | None = None
     arguments: dict[str, str] = {}
+    signer: str = ""
 
 
 def path(root: Path) -> Path:
@@ -62,6 +70,30 @@ def load(file: Path) -> dict[str, CatalogueEntry]:
             if not re.fullmatch(form, value := getattr(entry, field)):
                 raise BadInput(f"{file}: {name}.{field}: `{value}`; allowed: {allowed}")
     return entries
+
+
+def released() -> dict[str, Path]:
+    """The releases whose images this Slipway knows: version -> its catalogue, the newest first."""
+    found = (file for file in (trees() / FOLDER / RELEASES).glob("*.yaml"))
+    return {file.stem: file for file in sorted(found, key=lambda file: _numbers(file.stem), reverse=True)}
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def own_release() -> str:
+    """The release that an installed Slipway takes its images from where nobody names another; empty in a clone, whose
+    sources may be others than any release's, and where none is known."""
+    return next(iter(released()), "") if trees() == PACKED else ""
+
+
+def references(file: Path, mirror: str = "") -> dict[str, str]:
+    """Image name -> registry/name@sha256:... of a release's catalogue; `mirror` (host/path) replaces its registry."""
+    found = {name: entry.reference for name, entry in load(file).items()}
+    if mirror:
+        return {name: f"{mirror}/{reference.rpartition('/')[2]}" for name, reference in found.items()}
+    return found
 
 
 def save(file: Path, entries: Mapping[str, CatalogueEntry]) -> None:

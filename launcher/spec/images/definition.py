@@ -20,11 +20,11 @@ from typing import Final
 
 from launcher.errors import BadInput, NotFound
 from launcher.spec.code.environment import source_files
+from launcher.spec.images.catalogue import FOLDER as FOLDER
 from launcher.spec.values.problems import near
 from launcher.trees import PACKED, trees
 from launcher.version import __version__
 
-FOLDER: Final = "images"
 DOCKERFILE: Final = "Dockerfile"
 BASE: Final = "BASE"
 EPOCH: Final = "SOURCE_DATE_EPOCH"

@@ -51,6 +51,11 @@ class Group(msgspec.Struct, frozen=True, dict=True):  # dict: for cached propert
         """Everything that a submit uploads, by digest."""
         return {**self.code, **self.environments}
 
+    @property
+    def images(self) -> Mapping[str, str]:
+        """The images that the profile has names for: name -> registry/name@sha256:..."""
+        return self._profile.images if self._profile is not None else {}
+
     @cached_property
     def origins(self) -> dict[str, dict[str, str]]:
         """run -> field -> the origin of its value; for `launcher render --explain`."""

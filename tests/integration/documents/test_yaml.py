@@ -20,7 +20,7 @@ SHOWN = [
     for path in tracked("docs/*.md", "README.md")
     for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL), 1)
 ]
-PROFILES = [shown for shown in SHOWN if shown[1].startswith("store:")]
+PROFILES = [shown for shown in SHOWN if shown[1].startswith(("store:", "catalogue:"))]
 OWN = ROOT / "docs/tutorials/own-folder.md"
 
 

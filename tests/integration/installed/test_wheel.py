@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -142,3 +143,35 @@ def test_a_submit_says_which_packages_the_commands_python_lacks(venv: Path, empt
     assert done.returncode == 2, done.stderr
     assert re.search(r"`training\.sft` needs the Python packages PIL, torch, transformers, which \S+", done.stderr)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.ci
+def test_with_a_catalogue_its_jobs_get_the_images_of_the_release_by_digest(tmp_path: Path) -> None:
+    """As the release's workflow makes it: from the tag's sources and the catalogue of the images built from them."""
+    clone, digest = tmp_path / "clone", f"sha256:{'7' * 64}"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    file = clone / "images" / "catalogues" / "0.1.0.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"slipway-cpu: {{version: 0.1.0-00000000, reference: 'registry.example/slipway-cpu@{digest}'}}\n")
+    subprocess.run(["git", "add", "images"], cwd=clone, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.wheel", str(tmp_path / "dist")],
+        cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (made,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "work").mkdir()
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "HOME": str(tmp_path)}
+    for words in (
+        ["init", "job.yaml"],
+        ["render", "job.yaml", "--backend", "kubernetes", "--store", "s3://bucket/runs", "--set", "+image=slipway-cpu"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "launcher.cli", *words],
+            cwd=tmp_path / "work", env=environ, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert f"image: registry.example/slipway-cpu@{digest}\n" in done.stdout
+    assert "catalogue: 0.1.0\n" in (tmp_path / "work" / "slipway.yaml").read_text()

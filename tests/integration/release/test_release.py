@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from launcher.spec.images import catalogue
+from launcher.spec.images.catalogue import CatalogueEntry
 from tests.support.needs import marked
-from tools import release
+from tools import release, site
 from tools.release import CHANGELOG, PASSED, ROOT, VERSION_FILE, git
 
 pytestmark = marked("git")
@@ -24,6 +27,8 @@ def repository(tmp_path: Path) -> Path:
     root = tmp_path / "root"
     (root / "launcher").mkdir(parents=True)
     (root / VERSION_FILE).write_text('"""The version."""\n\n__version__ = "0.1.0"\n')
+    (root / release.known("0.1.0")).parent.mkdir(parents=True)
+    (root / release.known("0.1.0")).write_text("{}\n")
     (root / CHANGELOG).write_text("# Changelog\n\n## Unreleased\n\n- New.\n\n## 0.1.0 (2026-11-01)\n\n- First.\n")
     (root / ".gitignore").write_text("build/\n")
     git(root, "init", "-q")
@@ -45,12 +50,14 @@ def test_each_obstacle_is_one_line_and_the_repository_stays(
 ) -> None:
     (repository / PASSED).write_text("another commit\n")
     (repository / CHANGELOG).write_text("# Changelog\n\n## Unreleased\n\n## 0.1.0 (2026-11-01)\n\n- First.\n")
+    (repository / release.known("0.1.0")).unlink()
     head = git(repository, "rev-parse", "HEAD")
     assert release.main(["0.1.0"], repository) == 2
     assert capsys.readouterr().err.splitlines() == [
         "release: version 0.1.0: 0.1.0 is out; allowed: a later one",
-        "release: 1 files are not committed, CHANGELOG.md the first: commit them",
+        "release: 2 files are not committed, CHANGELOG.md the first: commit them",
         "release: build/ci-passed does not name this commit: run .ci/run here until it passes",
+        "release: images/catalogues/0.1.0.yaml is missing: commit the file of the page of 0.1.0",
         "release: CHANGELOG.md: nothing stands under Unreleased",
     ]
     assert (git(repository, "rev-parse", "HEAD"), git(repository, "tag")) == (head, "v0.1.0")
@@ -101,6 +108,48 @@ def test_the_files_of_a_tag_are_those_of_its_sources(
     assert "made twice, with equal bytes" in capsys.readouterr().out
     with pytest.raises(SystemExit, match=r"version 0\.3\.0 has no tag; allowed: 0\.2\.0, 0\.1\.0"):
         release.main(["0.3.0", "--of-tag"], repository)
+
+
+def test_the_wheel_of_a_tag_has_the_catalogue_of_the_images_that_were_built_from_it(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what is built from the tag has none: no circle."""
+    entry = CatalogueEntry("0.1.0-00000000", f"registry.example/slipway-cpu@sha256:{'1' * 64}")
+    catalogue.save(tmp_path / "made.yaml", {"slipway-cpu": entry})
+    seen = []
+
+    def make(source: Path, version: str, versions: Sequence[str], out: Path) -> None:
+        out.mkdir()
+        seen.append(catalogue.load(source / release.known(version)))
+        assert release.known(version) in git(source, "ls-files").splitlines()  # as the wheel takes its files
+
+    monkeypatch.setattr(release, "make", make)
+    assert release.main(["0.1.0", "--of-tag", "--catalogue", str(tmp_path / "none.yaml")], repository) == 2
+    assert "none.yaml" in capsys.readouterr().err
+    assert release.main(["0.1.0", "--of-tag", "--catalogue", str(tmp_path / "made.yaml")], repository) == 0
+    assert seen == [{"slipway-cpu": entry}] * 2
+    assert catalogue.load(repository / release.known("0.1.0")) == {}
+
+
+def test_the_site_has_every_version_and_begins_with_the_newest(tmp_path: Path) -> None:
+    archives = []
+    for version in ("0.10.0", "0.9.0", "0.9.1"):  # a patch may come after a later version
+        pages = tmp_path / version
+        (pages / version).mkdir(parents=True)
+        (pages / version / "index.html").write_text(f"the pages of {version}")
+        site.switch(pages, [version])
+        files = [path for path in pages.rglob("*") if path.is_file()]
+        release.archived(files, pages, f"slipway-docs-{version}", tmp_path)
+        archives.append(tmp_path / f"slipway-docs-{version}.tar.gz")
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.site", tmp_path / "site", *archives], cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout == b"0.10.0 0.9.1 0.9.0\n"
+    listed = json.loads((tmp_path / "site/versions.json").read_text())
+    assert [one["version"] for one in listed] == ["0.10.0", "0.9.1", "0.9.0"]
+    assert "url=0.10.0/index.html" in (tmp_path / "site/index.html").read_text()
+    for version in ("0.10.0", "0.9.0", "0.9.1"):
+        assert (tmp_path / "site" / version / "index.html").read_text() == f"the pages of {version}"
 
 
 @pytest.mark.nightly

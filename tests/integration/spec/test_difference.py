@@ -9,14 +9,16 @@ import pytest
 
 from launcher.spec.code.overlay import Overlay
 from launcher.spec.hashing import run_id
-from launcher.spec.model import Code, ResolvedJob
+from launcher.spec.model import Code, Image, ResolvedJob, Role
+from launcher.spec.profile import LocalSettings, Profile
 from launcher.spec.resolve.group import Group
 from launcher.store.layout import blob_note
 from launcher.userdata.newest_runs import newest, remember
-from launcher.verbs.overlays import only_code_or_packages_differ, upload_overlays
+from launcher.verbs.overlays import only_software_differs, upload_overlays
 from tests.integration.spec.test_code import write
 from tests.support.fakerun import fake_job
 from tests.support.memory_store import MemoryStore
+from tests.support.releases import NAME, install, reference
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def submitted(store: MemoryStore, folder: Path, **fields: object) -> tuple[Resol
     job = fake_job("train", code=Code(overlay.digest()), **fields)
     overlays = {overlay.digest(): overlay}
     group = Group("g-1", (job,), {}, {run_id(job): "train"})
-    lines = list(only_code_or_packages_differ(store, group, [job], overlays))
+    lines = list(only_software_differs(store, group, [job], overlays))
     upload_overlays(store, [job], overlays)
     remember(store.url, {"train": job})
     return job, lines
@@ -92,3 +94,32 @@ def test_what_was_kept_may_be_lost_or_damaged(tmp_path: Path) -> None:
     assert newest("other:", "train") is None
     remember("memory:", {"train": msgspec.structs.replace(job, name="other")})
     assert newest("memory:", "train") is not None
+
+
+def test_a_newer_image_is_said_with_what_keeps_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "packed", monkeypatch, "0.1.0", "0.2.0")
+    store = MemoryStore("memory:", lambda: 1000.0)
+
+    def submit(image: str, names: str, **fields: object) -> tuple[str, list[str]]:
+        profile = Profile("memory:", LocalSettings(tmp_path), images={NAME: names})
+        role = Role(command=("x",), image=Image(*image.split("@")))
+        job = fake_job("train", roles={"main": role}, **fields)
+        group = Group("g-1", (job,), {}, {run_id(job): "train"}, _profile=profile)
+        lines = list(only_software_differs(store, group, [job], {}))
+        remember(store.url, {"train": job})
+        return run_id(job), lines
+
+    first, said = submit(reference("0.1.0"), reference("0.1.0"))
+    assert said == []
+    second, said = submit(reference("0.2.0"), reference("0.2.0"))
+    shows = f"`launcher results {first}` shows the earlier one"
+    keeps = "`catalogue: 0.1.0` in slipway.yaml keeps the earlier image"
+    told = f"{second} is a new run: nothing differs from {first} but the image of {NAME}; {shows}; {keeps}"
+    assert said == [told]
+    # of no release: one that somebody pushed
+    submit(own := f"registry.example/mine/{NAME}@sha256:{'a' * 64}", own)
+    _, said = submit(reference("0.2.0"), reference("0.2.0"))
+    assert said[0].endswith(f"; `images: {{{NAME}: '{own}'}}` in slipway.yaml keeps the earlier image")
+    assert submit(own, own, config={"lr": 2})[1] == []
+    # an image that the job itself names is meant
+    assert submit(reference("0.1.0"), reference("0.2.0"), config={"lr": 2})[1] == []

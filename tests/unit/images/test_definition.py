@@ -11,8 +11,11 @@ import pytest
 
 from launcher.errors import BadInput, NotFound
 from launcher.images.build import BuildOptions, context_folder, context_tar
+from launcher.spec.images import catalogue
 from launcher.spec.images.definition import Definition, argument, copied, instructions, project_root, select
 from tests.unit.images.project import BASE, project
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -55,6 +58,24 @@ def test_what_does_not_go_in_changes_nothing(tiny: Definition) -> None:
     (tiny.root / "source" / "main.py").touch()  # another time
     assert tiny.version() == before
     assert context_tar(tiny) == tar
+
+
+def test_no_catalogue_goes_in_so_that_the_images_of_a_tag_can_come_first(tiny: Definition) -> None:
+    before = tiny.version()
+    entry = catalogue.CatalogueEntry(before, f"registry.example/tiny@sha256:{'1' * 64}")
+    (tiny.root / "images" / catalogue.RELEASES).mkdir()
+    for file in (f"{catalogue.RELEASES}/0.1.0.yaml", catalogue.FILE):
+        catalogue.save(tiny.root / "images" / file, {"tiny": entry})
+    assert tiny.version() == before
+    for definition in select(ROOT, []):
+        assert [path for path in definition.context() if path.startswith("images/catalogue")] == []
+
+
+def test_no_label_says_the_commit_or_where_the_sources_are(tiny: Definition) -> None:
+    """An image's id follows from its files; the pushed index says the commit (tools/release_images.py)."""
+    for definition in select(ROOT, []):
+        labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)", definition.text()))
+        assert labels == {"title", "description", "licenses", "version", "created"}
 
 
 def test_the_mode_and_another_base_are_part_of_it(tiny: Definition) -> None:

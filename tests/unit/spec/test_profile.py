@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
+from launcher.spec.images import catalogue
 from launcher.spec.profile import load_profile
+from tests.support.releases import NAME, install, reference
 
 DIGEST = "sha256:" + "1" * 64
 
@@ -105,3 +107,43 @@ def test_a_store_that_is_none_is_refused_wherever_it_is_named(project: Path, sto
     ):
         with pytest.raises(BadInput, match=r"(--store|SLIPWAY_STORE): store: .*allowed: file://"):
             profile()
+
+
+def test_the_images_are_those_of_the_installed_release_unless_the_file_keeps_another(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "packed", monkeypatch, "0.9.0", "0.10.0")
+    newest = load_profile(project, None, env(project))
+    assert (newest.catalogue, newest.images) == ("0.10.0", {NAME: reference("0.10.0")})
+    assert newest.origins[f"images.{NAME}"] == "the catalogue of 0.10.0"
+    file = project / "slipway.yaml"
+    file.write_text("catalogue: 0.9.0\n")
+    kept = load_profile(project, None, env(project))
+    assert (kept.catalogue, kept.images) == ("0.9.0", {NAME: reference("0.9.0")})
+    file.write_text("catalogue: 0.9.0\nimage_registry: mirror.example:5000/a\n")
+    assert load_profile(project, None, env(project)).images == {NAME: reference("0.9.0", "mirror.example:5000/a")}
+    own = f"registry.example/other@{DIGEST}"
+    file.write_text(f"image_registry: mirror.example\nimages: {{{NAME}: '{own}'}}\n")
+    assert load_profile(project, None, env(project)).images == {NAME: own}
+
+
+def test_a_release_that_the_launcher_does_not_know_is_an_error_of_its_line(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "slipway.yaml").write_text("store: s3://a/b\ncatalogue: 0.11.0\n")
+    with pytest.raises(BadInput, match=r"slipway\.yaml:2:1: catalogue: .* knows no release `0\.11\.0`; .*none"):
+        load_profile(project, None, env(project))  # a clone, before the first release
+    install(tmp_path / "packed", monkeypatch, "0.9.0", "0.10.0")
+    with pytest.raises(BadInput, match=r"knows no release `0\.11\.0`; allowed: 0\.10\.0, 0\.9\.0"):
+        load_profile(project, None, env(project))
+
+
+def test_a_clone_takes_the_images_of_no_release_that_nobody_named(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sources may be others than those of any release."""
+    install(tmp_path / "clone", monkeypatch, "0.9.0")
+    monkeypatch.setattr(catalogue, "PACKED", tmp_path / "packed")
+    assert load_profile(project, None, env(project)).images == {}
+    (project / "slipway.yaml").write_text("catalogue: 0.9.0\n")
+    assert load_profile(project, None, env(project)).images == {NAME: reference("0.9.0")}

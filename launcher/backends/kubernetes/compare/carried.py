@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -162,6 +163,21 @@ def job_texts(value: Mapping[str, Any], maps: Objects) -> Iterator[JobText]:
                 for key, text in mapping(maps[name], "data").items():
                     if isinstance(text, str):
                         yield JobText(name, ("data", key), text)
+
+
+def jobs_of_file(text: str) -> Iterator[ResolvedJob]:
+    """The jobs that a rendered file holds, as far as this version can read them."""
+    import yaml
+
+    try:
+        found = [each for each in yaml.load_all(text, yaml.CSafeLoader) if isinstance(each, dict)]
+    except yaml.YAMLError:
+        return
+    maps = {string(mapping(each, "metadata"), "name"): each for each in found if each.get("kind") == CONFIG_MAP.name}
+    for value in found:
+        for place in job_texts(value, maps):
+            with suppress(BadInput, UnicodeEncodeError):
+                yield decode_job(place.text.encode())
 
 
 def gang(template: Mapping[str, Any]) -> str:

@@ -1,10 +1,7 @@
-"""A buildkitd and a buildx of the tests' own, built from their Go modules: go.mod here pins the versions, go.sum every
-hash."""
+"""A buildkitd and a buildx of the tests' own, as a release uses them: tools/buildkit pins their versions and hashes."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
@@ -14,18 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tests.support.needs import lacking
+from tests.support.programs import built
 
-HERE = Path(__file__).parent
-TOOLS = Path(__file__).resolve().parents[4] / ".tools"
-PROGRAMS = {
-    "buildctl": "github.com/moby/buildkit/cmd/buildctl",
-    "buildkitd": "github.com/moby/buildkit/cmd/buildkitd",
-    "buildx": "github.com/docker/buildx/cmd/buildx",
-}
-GO = ("/usr/local/go/bin", str(TOOLS / "go" / "bin"))
+PROGRAMS = ("buildctl", "buildkitd", "buildx")
 SETTINGS = """\
 [registry."{registry}"]
   http = true
@@ -43,34 +33,7 @@ class BuildKit:
 
 def programs() -> Path:
     """The folder with PROGRAMS, built where they are missing or of another pin (minutes, once)."""
-    folder = TOOLS / "bin"
-    folder.mkdir(parents=True, exist_ok=True)
-    stamp = TOOLS / "buildkit.pin"
-    wanted = hashlib.sha256((HERE / "go.mod").read_bytes() + (HERE / "go.sum").read_bytes()).hexdigest()
-    with (TOOLS / "buildkit.lock").open("w") as alone:
-        fcntl.flock(alone, fcntl.LOCK_EX)
-        made = all((folder / name).exists() for name in PROGRAMS)
-        if made and stamp.is_file() and stamp.read_text() == wanted:
-            return folder
-        path = os.pathsep.join((os.environ["PATH"], *GO))
-        go = shutil.which("go", path=path)
-        if go is None:
-            lacking("buildkit", "there is no Go to build BuildKit with")
-        with TemporaryDirectory() as work:
-            for name in ("go.mod", "go.sum"):
-                shutil.copy(HERE / name, work)
-            # `go install module@version` would ask for the list of versions; a module with one requirement does not
-            environment = {**os.environ, "PATH": path, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=mod"}
-            environment.pop("XDG_CACHE_HOME", None)  # a test's own, which would have Go compile everything anew
-            for name, package in PROGRAMS.items():
-                command = [str(go), "build", "-trimpath", "-ldflags", "-s -w", "-o", name, package]
-                subprocess.run(command, cwd=work, env=environment, check=True)
-            assert Path(work, "go.sum").read_bytes() == (HERE / "go.sum").read_bytes(), "go.sum does not pin everything"
-            for name in PROGRAMS:
-                shutil.move(Path(work, name), folder / f"{name}.new")
-                (folder / f"{name}.new").rename(folder / name)
-        stamp.write_text(wanted)
-    return folder
+    return built(*PROGRAMS)
 
 
 # Stands in for runc, so that the programs of a build see another time: libfaketime is mounted over an empty folder that
