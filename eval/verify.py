@@ -316,8 +316,9 @@ def _summary_faults(path: Path, records: Sequence[TaskRecord], config: RunConfig
         return
     first = rows[0]
     errors = read_errors(judge_of(config.environment, config.options))
-    told_by = {"version": first.version, "split": first.split, "seed": first.seeds[0]}
-    made = summarise(records, **told_by, within=config.within, errors=errors)
+    made = summarise(
+        records, version=first.version, split=first.split, seed=first.seeds[0], within=config.within, errors=errors
+    )
     told = {row.metric: row for row in rows}
     for row in made:
         other = told.pop(row.metric, None)

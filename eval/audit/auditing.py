@@ -37,7 +37,7 @@ class BlindPlayer:
 
     calls_tools = True
 
-    def __init__(self, name: str, ways: Callable[[Task], list[Way]], dialect: Dialect) -> None:
+    def __init__(self, name: str, ways: Callable[[Task], Sequence[Way]], dialect: Dialect) -> None:
         self.name = name
         self.ways = ways
         self.dialect = dialect

@@ -323,11 +323,11 @@ def _all(source: TaskSourceConfig, where: str, by_model: bool) -> list[SourcedTa
     options = {**source.options, "split": split}
     first = SPLIT_SEED * ("train", "test").index(split) + source.first
     try:
-        given = environment(source.environment).tasks(source.count, first, options)
+        drawn = environment(source.environment).tasks(source.count, first, options)
     except ConfigError as error:
         raise ConfigError(f"{where}: environment {source.environment}: {error}") from None
     shown = json.dumps(options, sort_keys=True)
-    found = [SourcedTask(task, source.environment, shown) for task in given]
+    found = [SourcedTask(task, source.environment, shown) for task in drawn]
     if source.source == "ids":
         if odd := [name for name in source.ids if name not in {each.task.task_id for each in found}]:
             some = ", ".join(dict.fromkeys(each.task.task_id for each in found[:5]))

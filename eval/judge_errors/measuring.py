@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,7 +99,7 @@ class JudgeMeasurement:
         players: list[tuple[str, Callable[[], Any]]] = [("oracle", self._oracle)]
         for name in ("second", "wrong"):
             if name in routes:
-                players.append((name, lambda name=name: self._play(name, _scripted(name), self.tasks, routes[name])))
+                players.append((name, partial(self._play, name, _scripted(name), self.tasks, routes[name])))
         if "wrong" not in routes:
             players.append(("wrong", self._near))
         players.append(("nothing", lambda: self._play("nothing", DoesNothing(DIALECT), self.tasks)))

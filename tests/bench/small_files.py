@@ -102,13 +102,13 @@ def main() -> int:
         codes = checkouts()
         figures: dict[str, list[str]] = {}
         for _ in range(ROUNDS):
-            for way in [*codes, "obstore and sha256"]:
-                os.environ["WAY"] = "us" if way in codes else "obstore"
-                figures.setdefault(way, []).append(measured(__file__, codes.get(way, codes["now"])))
+            for code in [*codes, "obstore and sha256"]:
+                os.environ["WAY"] = "us" if code in codes else "obstore"
+                figures.setdefault(code, []).append(measured(__file__, codes.get(code, codes["now"])))
     server.kill()
     print(f"| upload of {FILES:,} files of {SIZE:,} bytes | CPU s, each time |\n|---|---:|")
-    for way, each in figures.items():
-        print(f"| {way} | {', '.join(each)} |")
+    for code, each in figures.items():
+        print(f"| {code} | {', '.join(each)} |")
     return 0
 
 
