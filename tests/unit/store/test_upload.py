@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from launcher.errors import Conflict, NotFound, Unreachable
 from launcher.store.file import FileStore
 from launcher.store.manifest import Manifest, StoredFile, fetch_tree, find_output, key_of, live_outputs, read_manifest
+from launcher.store.transfer import in_parallel
 from launcher.store.upload import Upload
 from tests.support.trees import write_tree
 
@@ -275,3 +278,22 @@ def test_each_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     manifest = write_tree(store, OUT, "out.manifest.json", root)
     assert len(made) == 20
     assert manifest.files["7"].sha256 == sha256(b"7").hexdigest()
+
+
+def test_after_an_error_no_further_file_begins(tmp_path: Path) -> None:
+    """Threads take several of very many small files at once."""
+    begun: list[int] = []
+    lock = threading.Lock()
+
+    def task(number: int) -> None:
+        with lock:
+            begun.append(number)
+        if number == 100:
+            raise RuntimeError("this one")
+
+    with pytest.raises(RuntimeError, match="this one"):
+        in_parallel((10, partial(task, number)) for number in range(20_000))
+    assert len(begun) < 10_000
+    begun.clear()
+    in_parallel((10, partial(task, number)) for number in range(200, 5_000))
+    assert sorted(begun) == list(range(200, 5_000))
