@@ -26,7 +26,7 @@ from launcher.spec.hashing import decode_job
 from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.spec.turns import at_turn
-from launcher.store.base import Store
+from launcher.store.base import Store, settable
 from launcher.store.layout import RunKeys
 from launcher.userdata.cluster_contexts import reached
 from launcher.userdata.record_cache import Memory
@@ -67,7 +67,7 @@ def open_jobs(store: Store, runs: Sequence[str], memory: Memory) -> CancelChoice
         stored = memory.read(keys.job, metas[keys.job])
         return stored[0] if stored is not None else None
 
-    return _chosen(runs, one)
+    return _chosen(store, runs, one)
 
 
 def named_jobs(store: Store, runs: Sequence[str], memory: Memory) -> CancelChoice:
@@ -79,10 +79,10 @@ def named_jobs(store: Store, runs: Sequence[str], memory: Memory) -> CancelChoic
             memory.learn(*stored)
         return stored[0] if stored is not None else None
 
-    return _chosen(runs, one)
+    return _chosen(store, runs, one)
 
 
-def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> CancelChoice:
+def _chosen(store: Store, runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> CancelChoice:
     def one(run: str) -> ResolvedJob | str | None:
         try:
             body = body_of(run)
@@ -92,7 +92,9 @@ def _chosen(runs: Sequence[str], body_of: Callable[[str], bytes | None]) -> Canc
 
     chosen = CancelChoice()
     with Threads(PARALLEL, "cancel") as threads:
-        for run, found in zip(runs, threads.map(one, runs), strict=True):
+        # threads that read a folder share one interpreter and gain nothing
+        each = map(one, runs) if settable(store) else threads.map(one, runs)
+        for run, found in zip(runs, each, strict=True):
             if isinstance(found, str):
                 chosen.unread[run] = found
             elif found is not None:
@@ -154,7 +156,10 @@ def cancel_all(
         if missing:
             raise NotFound(f"no run `{missing[0]}` in {store.url}")
         by = _user()
-        states = list(threads.map(lambda run: _ask(store, run, reason, by), runs))
+        several = min(8, len(runs) // 128 + 1)  # of very many runs a thread asks several, one after the other
+        chunks = [runs[at : at + several] for at in range(0, len(runs), several)]
+        asked = threads.map(lambda chunk: [_ask(store, run, reason, by) for run in chunk], chunks)
+        states = [state for chunk in asked for state in chunk]
         # one that a cancel has ended may have something left: the last cancel died, or was not heard
         stopping = [run for run, state in zip(runs, states, strict=True) if left or state in ("stopping", "cancelled")]
         observed = {run: backend.look_up(run) for run in stopping}
