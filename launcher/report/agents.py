@@ -149,7 +149,9 @@ def grouped(agents: Sequence[AgentResults], dimension: str) -> list[tuple[str, l
     groups: dict[str, list[list[DetailedResult]]] = {}
     for index, agent in enumerate(agents):
         for task in agent.tasks:
-            groups.setdefault(key(task), [[] for _ in agents])[index].append(task)
+            if (name := key(task)) not in groups:
+                groups[name] = [[] for _ in agents]
+            groups[name][index].append(task)
     if len(groups) < 2:
         return []
     order = {name: place for place, name in enumerate(EASY_FIRST)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -230,3 +231,20 @@ def test_records_of_others_with_odd_fields_are_a_line_not_an_end(file_store: Sto
     report = collect(file_store, select(file_store, [run]))
     assert [found.label for found in report.agents] == ["eval"]
     assert any("baselines/odd/tasks.jsonl:1" in problem for problem in report.problems)
+
+
+def test_groups_of_very_many_agents_take_no_list_for_each_task() -> None:
+    """Of 5,000 evaluations of eight tasks a list of 5,000 lists was made for each of the 40,000 tasks, three times."""
+
+    class Counted(list[AgentResults]):
+        times = 0
+
+        def __iter__(self) -> Iterator[AgentResults]:
+            self.times += 1
+            return super().__iter__()
+
+    tasks = tuple(DetailedResult("login", f"task-{number % 4}", success=True) for number in range(40))
+    agents = Counted(AgentResults(f"agent-{number}", "run", "login", "1", tasks) for number in range(50))
+    found = grouped(agents, "task")
+    assert [(name, sum(map(len, parts))) for name, parts in found] == [(f"task-{k}", 500) for k in range(4)]
+    assert agents.times == 1 + len(found)
