@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -316,7 +316,7 @@ def _summary_faults(path: Path, records: Sequence[TaskRecord], config: RunConfig
         return
     first = rows[0]
     errors = read_errors(judge_of(config.environment, config.options))
-    told_by = {"version": first.version, "split": first.split, "seed": first.seeds[0]}
+    told_by: dict[str, Any] = {"version": first.version, "split": first.split, "seed": first.seeds[0]}
     made = summarise(records, **told_by, within=config.within, errors=errors)
     told = {row.metric: row for row in rows}
     for row in made:

@@ -71,7 +71,7 @@ async def played(agent: Any, tasks: Sequence[Task], options: LinuxDesktopOptions
     def made() -> Desktop:
         desktop = desktop_of(options)
         assert isinstance(desktop, LiveDesktop)
-        return NotedDesktop(desktop)  # type: ignore[return-value]
+        return NotedDesktop(desktop)
 
     results = await rollout(
         agent,
