@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -24,6 +25,9 @@ from eval.identity import TaskParts
 
 HERE: Final = "eval.environments.gymnasium"
 MAX_STEPS: Final = 200
+DRAWING: Final = (
+    threading.Lock()
+)  # most draw with pygame, which loads its parts at first use and is not made for threads
 
 
 class GymnasiumOptions(Config, frozen=True):
@@ -113,9 +117,13 @@ class GymnasiumDesktop:
         if self.options.pictures == "told":
             image = picture_of(f"observation: {observation}\nreturn so far: {self.total:g}")
         else:
-            image = Image.fromarray(await asyncio.to_thread(self.env.render)).convert("RGB")
+            image = Image.fromarray(await asyncio.to_thread(self._drawn)).convert("RGB")
         self.last = Observation(image, image.size, done=self.over, info={"observation": str(observation)[:1000]})
         return self.last
+
+    def _drawn(self) -> Any:
+        with DRAWING:
+            return self.env.render()
 
     async def score(self) -> Score:
         options = self.options

@@ -92,8 +92,8 @@ class OrsClient:
         """Whether the client has left without a word."""
         silent = time.monotonic() - self.heard
         connected = any(not each.is_closing() for each in self.connections)
-        if connected and self.call is not None and not self.call[1].done():
-            return False  # it waits for a result
+        if connected and not (self.begun.done() and (self.call is None or self.call[1].done())):
+            return False  # it waits for its desktop, or for a result
         return silent > (GRACE_S if self.connections and not connected else SILENT_S)
 
     async def close(self) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from PIL import Image
 
 from eval.actions import Action, ActionType
@@ -153,3 +155,16 @@ def test_a_client_gets_the_scores_of_fifty_tasks(face: str, tmp_path: Path) -> N
 def test_a_client_works_on_a_real_desktop(face: str, tmp_path: Path) -> None:
     need("desktop")
     compare(face, tmp_path, NOTES, 3, pixels=False)
+
+
+@pytest.mark.parametrize(("face", "told"), [("openenv", "0.0 True False\n"), ("ors", "0.0 True\n")])
+def test_the_lines_of_the_page_do_what_it_says(face: str, told: str, tmp_path: Path) -> None:
+    need("clients")
+    page = (ROOT / "docs/howto/your-trainer.md").read_text()
+    (code,) = (each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if f"from {face}" in each)
+    assert f"Expect `{told.strip()}`" in page
+    config = yaml.safe_load((ROOT / "examples/serve/login.yaml").read_text())
+    with served(face, tmp_path, config) as server:
+        typed = code.replace("127.0.0.1:8000", server.url.removeprefix("http://")).replace("TOKEN", TOKEN)
+        done = subprocess.run([PYTHON, "-c", typed], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (told, 0), done.stderr

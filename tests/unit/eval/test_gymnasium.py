@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from eval.actions import Action, ActionType
@@ -83,6 +87,29 @@ def test_an_environment_may_be_told_in_words(tmp_path: Path) -> None:
     assert (record.success, record.score, record.steps) == (True, 1.0, 6)
     assert agent.sizes == {(640, 480)}
     assert len(set(agent.pictures)) == 6
+
+
+def test_one_environment_draws_at_a_time() -> None:
+    """Red before: of many at once, some found pygame half loaded."""
+    drawing, together = threading.Event(), []
+    picture = np.zeros((4, 4, 3), np.uint8)
+
+    def render() -> Any:
+        together.append(drawing.is_set())
+        drawing.set()
+        time.sleep(0.01)
+        drawing.clear()
+        return picture
+
+    async def work() -> None:
+        desktops = [gymnasium.desktop(CART) for _ in range(8)]
+        for desktop in desktops:
+            desktop.env = SimpleNamespace(render=render, reset=lambda seed: (0, {}))  # type: ignore[attr-defined]
+        (task,) = tasks_of("gymnasium", 1, 0, CART)
+        await asyncio.gather(*(desktop.reset(task, 0) for desktop in desktops))
+
+    asyncio.run(work())
+    assert together == [False] * 8
 
 
 @pytest.mark.parametrize("key", ["4", "up", "-1"])
