@@ -79,17 +79,18 @@ def newer_images(group: Group, profile: Profile, folder: Path | None, documents:
     from launcher.spec.images.newer_images import only_images_differ
     from launcher.userdata.newest_runs import newest
 
-    there = [job for name in documents for job in _earlier(folder / name)] if folder is not None else []
+    there = list(_earlier([folder / name for name in documents])) if folder is not None else []
     for job in group.runs:
         before = newest(profile.store, group.names.get(run_id(job), job.name))
-        if line := only_images_differ(job, [*there, *([before] if before is not None else [])], profile.images):
+        same_name = [each for each in there if (each.name, each.variant) == (job.name, job.variant)]
+        if line := only_images_differ(job, [*same_name, *([before] if before is not None else [])], profile.images):
             yield line
 
 
-def _earlier(file: Path) -> Iterator[ResolvedJob]:
-    """The jobs in the files beside a new one that are called the same but for the hash."""
-    others = [] if file.exists() else sorted(file.parent.glob(f"{file.stem.rpartition('-')[0]}-{'[0-9a-f]' * 12}.yaml"))
-    for other in others:
+def _earlier(files: Iterable[Path]) -> Iterator[ResolvedJob]:
+    """The jobs in the files beside new ones that are called the same but for the hash."""
+    stems = {file.with_name(file.stem.rpartition("-")[0]) for file in files if not file.exists()}
+    for other in sorted(file for stem in stems for file in stem.parent.glob(f"{stem.name}-{'[0-9a-f]' * 12}.yaml")):
         from launcher.backends.kubernetes.compare.carried import jobs_of_file
 
         yield from jobs_of_file(other.read_text(encoding="utf-8", errors="replace"))

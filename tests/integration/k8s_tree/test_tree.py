@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from tests.integration.k8s_tree.building import (
     OVERLAYS,
     ROOT,
     TREE,
+    kubectl,
     name,
     objects,
     of_kind,
@@ -384,3 +387,21 @@ def test_alerts_ask_for_something_that_can_be() -> None:
         assert rule["expr"].count("{") == rule["expr"].count("}")
         assert re.fullmatch(r"\d+[smh]", rule["for"])
         assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_a_release_can_be_referred_to_by_its_tag(tmp_path: Path) -> None:
+    """As the administrators' page says, of a repository anywhere."""
+    repository = tmp_path / "slipway"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(repository)], check=True)
+    subprocess.run(["git", "tag", "-f", "v0.1.0"], cwd=repository, check=True, capture_output=True)
+    page = (ROOT / "docs/howto/kubernetes-admin.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r'`(resources: \["REPOSITORY//k8s/overlays/plain\?ref=v0\.1\.0"\])`', page)
+    (tmp_path / "platform").mkdir()
+    lines = f"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n{shown}\n"
+    (tmp_path / "platform/kustomization.yaml").write_text(lines.replace("REPOSITORY", f"file://{repository}"))
+    built = []
+    for folder in (tmp_path / "platform", repository / "k8s/overlays/plain"):
+        command = [kubectl(), "kustomize", str(folder)]
+        built.append(subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout)
+    assert built[0] == built[1]
+    assert "kind: NetworkPolicy" in built[0]
