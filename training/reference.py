@@ -12,6 +12,7 @@ from eval.agentnetbench import BenchConfig
 from eval.config import Config
 from eval.config.help import markdown
 from eval.judge_errors.measuring import MeasureConfig
+from eval.propose import ProposeConfig
 from eval.run import RunConfig
 from eval.screenspot import SpotConfig
 from eval.serve.config import ServeConfig
@@ -56,6 +57,7 @@ ENTRIES: Final[dict[str, tuple[type[Config], ...]]] = {
     "eval.audit": (RunConfig,),
     "eval.verify": (RunConfig,),
     "eval.judge_errors": (MeasureConfig,),
+    "eval.propose": (ProposeConfig,),
     "eval.tryout": (TryoutConfig,),
     "eval.serve": (ServeConfig,),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from eval.accessibility.tree import Tree
-from eval.actions import Action
+from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError
 from eval.config.importing import load_object
 from eval.desktop import (
@@ -33,7 +33,10 @@ from eval.desktops.stage import DesktopStage
 if TYPE_CHECKING:
     from PIL import Image
 
-JUDGED_BY: Final = "`validator` or `judge`, as package.module:name; or options.vlm, a model that judges all tasks"
+JUDGED_BY: Final = (
+    "`validator` or `judge`, as package.module:name, or `solved`, the files of a right end; or options.vlm, a model "
+    "that judges all tasks"
+)
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -51,8 +54,9 @@ class CustomTask(Config, frozen=True):
     start        programs that are started, each a list of program and arguments; the task begins when all have a window
     changes      with a validator: paths that may be new, changed or gone in the end. All else in the home must be as it
                  was (eval.desktops.judging.home), or the score is 0. none: the validator alone decides
-    solved       with a validator: one right end, path -> text of files that are other in the end; null: it is gone.
-                 `python -m eval.endstates` makes other ends of it, and shows what the validator says of each
+    solved       one right end, path -> text of files that are other in the end; null: it is gone. With a validator
+                 `python -m eval.endstates` makes other ends of it, and shows what the validator says of each. Without a
+                 validator and a judge the files must be so in the end, but for a line break at their end
     max_steps    of an episode
     category, difficulty  what sources filter by
     """
@@ -91,11 +95,27 @@ class ValidatedScene:
         return None
 
     async def judge(self, stage: DesktopStage, done: Sequence[Action]) -> Score:
-        assert self.custom.validator is not None
-        score = await judged_by(self.custom.validator, stage, done)
+        if self.custom.validator is not None:
+            score = await judged_by(self.custom.validator, stage, done)
+        else:
+            score = await _by_files(stage, self.custom.solved or {}, done)
         if self._start is None or self.custom.changes is None:
             return score
         return await home.judged(stage, self._start, home.Allowed(self.custom.changes), score)
+
+
+async def _by_files(stage: DesktopStage, solved: Mapping[str, str | None], done: Sequence[Action]) -> Score:
+    """Whether the files are as in the right end. Who says FAIL has not solved it."""
+    right = {}
+    for path, text in solved.items():
+        try:
+            found = (await stage.read_file(path)).decode("utf-8", "replace")
+        except FileNotFoundError:
+            found = None
+        same = found is not None and text is not None and found.removesuffix("\n") == text.removesuffix("\n")
+        right[path] = same or (found is None and text is None)
+    gave_up = bool(done) and done[-1].type is ActionType.FAIL
+    return Score(float(all(right.values()) and not gave_up), all(right.values()) and not gave_up, {"files": right})
 
 
 async def judged_by(path: str, *arguments: Any) -> Score:
@@ -164,7 +184,7 @@ def check_judge(custom: CustomTask, place: str, by_model: bool) -> None:
     """Raises ConfigError for a task that nobody judges, or two do."""
     if custom.milestones and not by_model:
         raise ConfigError(f"{place}.milestones: questions for a model; give options.vlm")
-    if by_model and not custom.validator and not custom.judge:
+    if (by_model or custom.solved) and not custom.validator and not custom.judge:
         return
     if (custom.validator is None) == (custom.judge is None):
         said = "has both" if custom.validator else "nobody judges it"

@@ -266,8 +266,8 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
         of_environment = parts_of(found.environment, task, json.loads(found.options))
         return replace(of_environment, told={**of_environment.told, **by_model})
     custom = found.custom
-    judge = f"{VLM}:VlmJudge" if vlm is not None else custom.validator or custom.judge
-    assert judge is not None
+    own = custom.validator or custom.judge or f"{CUSTOM}:ValidatedScene"
+    judge = own if vlm is None else f"{VLM}:VlmJudge"
     made = on_desktop(
         HERE,
         (judge, f"{CUSTOM}:ValidatedScene", f"{CUSTOM}:judged_by"),
@@ -276,6 +276,8 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
         ["eval.environments.registry:ENVIRONMENTS"],
     )
     told = {"start": digest_of({"files": custom.files, "start": custom.start, "changes": custom.changes})}
+    if custom.solved is not None and custom.validator is None:
+        told["solved"] = digest_of(custom.solved)
     if by_model:
         told["milestones"] = digest_of(custom.milestones)
     return replace(made, started=tuple(argv[0] for argv in custom.start if argv), told={**told, **by_model})
@@ -313,8 +315,8 @@ def _of_sources(options: str) -> tuple[SourcedTask, ...]:
 
 def _all(source: TaskSourceConfig, where: str, by_model: bool) -> list[SourcedTask]:
     if source.source == "custom":
-        given = [(f"{where}.tasks[{number}]", entry) for number, entry in enumerate(source.tasks)]
-        return _customs(given, where, by_model)
+        entered = [(f"{where}.tasks[{number}]", entry) for number, entry in enumerate(source.tasks)]
+        return _customs(entered, where, by_model)
     if source.source == "file":
         assert source.path is not None
         return _customs(list(entries(Path(source.path))), where, by_model)

@@ -6,7 +6,7 @@ A state counts as solved when the checker says so, whoever made it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -93,20 +93,22 @@ class JudgeMeasurement:
                 raise ConfigError(f"{name}: no state was judged: {records[name][0].error}")
         return judge_errors(self.config, records)
 
-    def _players(self) -> list[tuple[str, Callable[[], Any]]]:
+    def _players(self) -> list[tuple[str, Callable[[], Awaitable[list[Rollout]]]]]:
         chosen = self.config
         routes = solvers_of(chosen.environment, chosen.options)
-        players: list[tuple[str, Callable[[], Any]]] = [("oracle", self._oracle)]
-        for name in ("second", "wrong"):
-            if name in routes:
-                players.append((name, partial(self._play, name, _scripted(name), self.tasks, routes[name])))
+        known = [name for name in ("second", "wrong") if name in routes]
+        players: list[tuple[str, Callable[[], Awaitable[list[Rollout]]]]] = [
+            ("oracle", self._oracle),
+            *((name, partial(self._play, name, _scripted(name), self.tasks, routes[name])) for name in known),
+        ]
         if "wrong" not in routes:
             players.append(("wrong", self._near))
-        players.append(("nothing", lambda: self._play("nothing", DoesNothing(DIALECT), self.tasks)))
+        players.append(("nothing", partial(self._play, "nothing", DoesNothing(DIALECT), self.tasks)))
         if knows_hacks(chosen.environment):
-            hacked = for_hacker(chosen.environment)
-            player = DoesNothing(DIALECT, "hacker")
-            players.append(("hacker", lambda: self._play("hacker", player, self.tasks, lambda: hacked(chosen.options))))
+            hacked = partial(for_hacker(chosen.environment), chosen.options)
+            players.append(
+                ("hacker", partial(self._play, "hacker", DoesNothing(DIALECT, "hacker"), self.tasks, hacked))
+            )
         return [*players, (INJECTING, self._injecting)]
 
     async def _oracle(self) -> list[Rollout]:
@@ -138,7 +140,7 @@ class JudgeMeasurement:
             await desktop.close()
 
     async def _ways(
-        self, name: str, ways: Mapping[tuple[str, int], Sequence[Way]], *, tools: bool = False
+        self, name: str, ways: Mapping[tuple[str, int], list[Way]], *, tools: bool = False
     ) -> list[Rollout]:
         able = [task for task in self.tasks if ways.get(key_of(task))]
         most = max((len(some) for some in ways.values()), default=0)

@@ -41,6 +41,7 @@ WORK = {
     "eval.endstates": "--config examples/own/evaluate.yaml",
     "eval.judge_errors": "--config judge.yaml --out out",
     "eval.linux_desktop": "--out out",
+    "eval.propose": "--config propose.yaml --out out",
     "eval.run": "--config examples/own/evaluate.yaml --out out",
     "eval.screenspot": "--config bench.yaml --out out",
     "eval.serve": "mcp --config examples/serve/login.yaml --out out",
