@@ -279,7 +279,9 @@ def _oracle(results: Sequence[Rollout]) -> str:
 
 async def propose(config: ProposeConfig, out: Path) -> tuple[int, int]:
     """(kept, refused); writes both files. Raises ConfigError, and InfraError where a server is gone."""
-    checks, kept, refused = ProposalChecks(config, out), [], []
+    checks = ProposalChecks(config, out)
+    kept: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
     for number, proposal in enumerate(await proposals(config)):
         name = f"proposed-{number}"
         why = proposal if isinstance(proposal, str) else await checks.refused(proposal, name)
