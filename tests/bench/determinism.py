@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import hashlib
 import sys
 import tempfile
@@ -112,7 +113,7 @@ def _state(episode: Episode) -> tuple[float | None, str]:
     return episode.score, str(episode.metadata.get("score", {}).get("state"))
 
 
-def measure(templates: Sequence[str], times: int, seeds: int) -> dict[str, Counted]:
+def measure(templates: Sequence[str], times: int, seeds: int, keep: str | None = None) -> dict[str, Counted]:
     names = [*templates]
     options = LinuxDesktopOptions(templates=names)
     options.check()
@@ -122,14 +123,14 @@ def measure(templates: Sequence[str], times: int, seeds: int) -> dict[str, Count
         if task.feasible is not False and (templates or not {*LARGE} & {*task.programs})
     ]
     found: dict[str, Counted] = {}
-    with tempfile.TemporaryDirectory(prefix="determinism-") as folder:
+    with contextlib.ExitStack() as stack:
+        folder = keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="determinism-"))
         first = asyncio.run(played(ScriptedAgent(Dsl(4)), tasks, options, Path(folder) / "first"))
         episodes: Mapping[Any, Episode] = {key: read_episode(path) for key, path in first.items()}
         known = [task for task in tasks if key_of(task) in episodes]
-        blind = LinuxDesktopOptions(templates=names, tree=False)
         for number in range(times):
             agent = ReplayAgent(f"replay-{number}", episodes, paced=True)
-            again = asyncio.run(played(agent, known, blind, Path(folder) / f"{number}"))
+            again = asyncio.run(played(agent, known, options, Path(folder) / f"{number}"))
             for task in known:
                 if (key := key_of(task)) in again:
                     before = found.get(task.task_id, Counted())
@@ -156,9 +157,10 @@ def main() -> int:
     parser.add_argument("templates", nargs="*", metavar="TEMPLATE")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--keep", metavar="FOLDER", help="where the episodes stay")
     parser.add_argument("--markdown", metavar="FILE")
     given = parser.parse_args()
-    told = table(measure(given.templates, given.times, given.seeds))
+    told = table(measure(given.templates, given.times, given.seeds, given.keep))
     print(told)
     if given.markdown:
         Path(given.markdown).write_text(told + "\n", encoding="utf-8")

@@ -26,6 +26,7 @@ from eval.environments.registry import environment
 from eval.judge_errors.__main__ import main
 from eval.judge_errors.measuring import MeasureConfig
 from eval.judges.vlm import VlmJudge, VlmJudgeConfig
+from eval.propose import ProposeConfig
 from eval.records.task_record import TaskRecord
 from eval.run import RunConfig
 from eval.scores.judge_errors import JudgeErrors, check_specific
@@ -181,11 +182,14 @@ def test_the_page_s_commands_measure_a_judge_and_its_tasks_are_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On another environment: the page's needs real desktops."""
-    evaluation, measurement = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+    evaluation, measurement, proposing = (
+        yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    )
     (task,) = environment("sources").tasks(1, 0, evaluation["options"])
     assert task.task_id == "letter"
     convert(evaluation, RunConfig, "evaluate.yaml")
     convert(measurement, MeasureConfig, "judge.yaml")
+    convert(proposing, ProposeConfig, "propose.yaml")
     words = PAGE.partition("python -m eval.judge_errors ")[2].partition("\n")[0].split()
     monkeypatch.chdir(tmp_path)
     with judging("perfect") as server:

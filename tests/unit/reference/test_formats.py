@@ -47,7 +47,10 @@ FILE: Final = re.compile(
 )
 # the files that these name lie in the home of a desktop, and are gone with it
 HOMES: Final = (
-    *(ROOT / "eval/benchmarks" / name for name in ("linux_desktop/templates", "gtk_forms", "gtk_login")),
+    *(
+        ROOT / "eval/benchmarks" / name
+        for name in ("linux_desktop/templates", "linux_chain", "linux_safety", "gtk_forms", "gtk_login")
+    ),
     ROOT / "eval/desktops/judging/end_states.py",
     ROOT / "eval/audit/moves.py",
     ROOT / "eval/judge_errors/measuring.py",
