@@ -11,9 +11,10 @@ for name in "${@:-versitygw}"; do
         buildctl | buildkitd) pin=buildkit package=github.com/moby/buildkit/cmd/$name ;;
         buildx) pin=buildkit package=github.com/docker/buildx/cmd/buildx ;;
         cosign) pin=cosign package=github.com/sigstore/cosign/v3/cmd/cosign ;;
+        oras) pin=oras package=oras.land/oras/cmd/oras ;;
         syft) pin=syft package=github.com/anchore/syft/cmd/syft ;;
         versitygw) pin=versitygw package=github.com/versity/versitygw/cmd/versitygw ;;
-        *) echo "tools: no program $name; allowed: actionlint buildctl buildkitd buildx cosign syft versitygw" >&2; exit 2 ;;
+        *) echo "tools: no program $name; allowed: actionlint buildctl buildkitd buildx cosign oras syft versitygw" >&2; exit 2 ;;
     esac
     folder=$root/tools/$pin
     bin=$root/.tools/bin/$name

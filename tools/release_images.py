@@ -4,15 +4,13 @@ clone of the release's tag.
 
 For each image: an index of its architectures as HOST/PATH/NAME:VERSION, whose annotations say the commit and the
 source, so that the image itself is a function of its files; a signature; attested, a bill of materials of each part.
-Needs buildx, cosign and syft on the PATH (tools/build.sh builds them).
+Needs oras, cosign and syft on the PATH (tools/build.sh builds them).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +22,7 @@ from launcher.spec.images import catalogue
 from launcher.spec.images.catalogue import CatalogueEntry
 from tools.release import ROOT, git
 
-_ANNOTATION: Final = "index:org.opencontainers.image"
+_ANNOTATION: Final = "org.opencontainers.image"
 
 
 def ran(*words: str) -> str:
@@ -35,15 +33,14 @@ def ran(*words: str) -> str:
     return done.stdout
 
 
-def buildx(*words: str) -> str:
-    return ran(*(("buildx",) if shutil.which("buildx") else ("docker", "buildx")), *words)
-
-
 def indexed(tag: str, parts: Sequence[str], annotations: Mapping[str, str]) -> str:
-    """Makes the index of the architectures' images in the registry; its digest."""
+    """Makes the index of the architectures' images beside them in the registry, always as OCI has it: Docker's own kind
+    has no annotations. Returns its digest."""
+    for part in parts:
+        ran("oras", "cp", part, tag.rpartition(":")[0])
     told = [f"--annotation={_ANNOTATION}.{name}={value}" for name, value in sorted(annotations.items()) if value]
-    buildx("imagetools", "create", f"--tag={tag}", *told, *parts)
-    return str(json.loads(buildx("imagetools", "inspect", tag, "--format", "{{json .Manifest}}"))["digest"])
+    ran("oras", "manifest", "index", "create", tag, *(part.rpartition("@")[2] for part in parts), *told)
+    return ran("oras", "resolve", tag).strip()
 
 
 def sign(reference: str, parts: Sequence[str], key: str | None) -> None:

@@ -30,7 +30,8 @@ class Released:
     """An image that was released, in the registry, and a launcher that has its catalogue."""
 
     def __init__(self, name: str, registry: Registry, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.name, self.registry, self.packed = name, registry, folder
+        self.name, self.folder, self.packed = name, registry.folder, folder
+        self.registry = registry.name.replace("127.0.0.1", "localhost")  # where oras speaks without TLS
         self.file = folder / catalogue.FOLDER / catalogue.RELEASES / f"{RELEASE}.yaml"
         self.file.parent.mkdir(parents=True)
         monkeypatch.setattr(catalogue, "trees", lambda: folder)
@@ -42,12 +43,12 @@ class Released:
 
     def build(self, root: Path, engine: Engine) -> str:
         """Builds and pushes the small project's image; what was pushed. Its catalogue is no longer the project's."""
-        assert main(["images", "build", "tiny", *flags(engine), "--push", f"{self.registry.name}/amd64"]) == 0
+        assert main(["images", "build", "tiny", *flags(engine), "--push", f"{self.registry}/amd64"]) == 0
         catalogue.path(root).rename(root / BUILT)
         return catalogue.load(root / BUILT)["tiny"].reference
 
     def release(self, built_catalogue: Path, *more: str) -> None:
-        words = [RELEASE, str(built_catalogue), "--registry", self.registry.name, "--out", str(self.file), *more]
+        words = [RELEASE, str(built_catalogue), "--registry", self.registry, "--out", str(self.file), *more]
         assert release_images.main([*words, "--key", str(self.packed / "cosign.key")]) == 0
 
     @property
@@ -60,7 +61,7 @@ class Released:
     def blob(self, digest: str) -> Path:
         """A blob of the registry, manifests among them."""
         bare = digest.removeprefix("sha256:")
-        return self.registry.folder / f"docker/registry/v2/blobs/sha256/{bare[:2]}/{bare}/data"
+        return self.folder / f"docker/registry/v2/blobs/sha256/{bare[:2]}/{bare}/data"
 
     def manifest(self, reference: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.blob(reference.partition("@")[2]).read_bytes())
@@ -69,7 +70,7 @@ class Released:
 
 @pytest.fixture
 def released(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Released:
-    programs = built("buildx", "cosign", "syft")
+    programs = built("oras", "cosign", "syft")
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))  # no login of this machine's is needed
     return Released("tiny", registry, tmp_path / "installed", monkeypatch)
@@ -155,7 +156,7 @@ def test_slipway_cpu_goes_the_same_way(
     words = [sys.executable, "-m", "launcher.cli", "images", "build", "slipway-cpu", *flags(debian_engine)]
     environ = {**debian_engine.environment, "PYTHONPATH": str(clone)}
     done = subprocess.run(
-        [*words, "--push", f"{released.registry.name}/amd64"],
+        [*words, "--push", f"{released.registry}/amd64"],
         cwd=clone, env=environ, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr

@@ -1,4 +1,4 @@
-"""tools/release_images.py with stand-ins for buildx, cosign and syft, which write down how they were called.
+"""tools/release_images.py with stand-ins for oras, cosign and syft, which write down how they were called.
 tests/integration/images/test_release_images.py has the real ones."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INDEX = "sha256:" + "9" * 64
 STAND_IN = """#!/bin/sh
 echo "{name} $*" | sed 's|/[^ =]*/slipway-signing-[^/]*/||g' >>{calls}
 [ "{name} $1" != "$REFUSED" ] || {{ echo "{name}: denied" >&2; exit 1; }}
-[ "$2" != inspect ] || echo '{{"digest": "{index}"}}'
+[ "$1" != resolve ] || echo {index}
 """
 
 
@@ -34,7 +34,7 @@ def built(processor: str, name: str) -> CatalogueEntry:
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a machine of each architecture pushed, and the stand-ins."""
-    for name in ("buildx", "cosign", "syft"):
+    for name in ("oras", "cosign", "syft"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
         program.write_text(STAND_IN.format(name=name, calls=tmp_path / "calls", index=INDEX))
@@ -56,21 +56,23 @@ def test_each_image_is_an_index_of_its_architectures_signed_with_their_bills(cal
     said = calls.read_text().splitlines()
     amd64, arm64 = (built(processor, "slipway-cpu").reference for processor in ("amd64", "arm64"))
     annotations = (
-        f"--annotation=index:org.opencontainers.image.revision={git(ROOT, 'rev-parse', 'HEAD')} "
-        "--annotation=index:org.opencontainers.image.source=https://example.com/slipway "
-        "--annotation=index:org.opencontainers.image.version=0.1.0"
+        f"--annotation=org.opencontainers.image.revision={git(ROOT, 'rev-parse', 'HEAD')} "
+        "--annotation=org.opencontainers.image.source=https://example.com/slipway "
+        "--annotation=org.opencontainers.image.version=0.1.0"
     )
-    index = f"{REGISTRY}/slipway-cpu@{INDEX}"
-    assert said[:7] == [
-        f"buildx imagetools create --tag={REGISTRY}/slipway-cpu:0.1.0 {annotations} {amd64} {arm64}",
-        f"buildx imagetools inspect {REGISTRY}/slipway-cpu:0.1.0 --format {{{{json .Manifest}}}}",
+    index, digests = f"{REGISTRY}/slipway-cpu@{INDEX}", f"sha256:{'a' * 64} sha256:{'b' * 64}"
+    assert said[:9] == [
+        f"oras cp {amd64} {REGISTRY}/slipway-cpu",
+        f"oras cp {arm64} {REGISTRY}/slipway-cpu",
+        f"oras manifest index create {REGISTRY}/slipway-cpu:0.1.0 {digests} {annotations}",
+        f"oras resolve {REGISTRY}/slipway-cpu:0.1.0",
         f"cosign sign --recursive --yes {index}",
         f"syft scan -q registry:{amd64} --output=cyclonedx-json=0.json",
         f"cosign attest --yes --type=cyclonedx --predicate=0.json {index}",
         f"syft scan -q registry:{arm64} --output=cyclonedx-json=1.json",
         f"cosign attest --yes --type=cyclonedx --predicate=1.json {index}",
     ]
-    assert len([line for line in said if "waa-vm" in line]) == 5  # of one architecture
+    assert len([line for line in said if "waa-vm" in line]) == 6  # of one architecture
     arguments = {"SNAPSHOT": "20261201T000000Z"}
     assert catalogue.load(calls.parent / "out" / "0.1.0.yaml") == {
         name: CatalogueEntry("0.1.0-12345678", f"{REGISTRY}/{name}@{INDEX}", None, arguments, "the workflow")
@@ -81,11 +83,11 @@ def test_each_image_is_an_index_of_its_architectures_signed_with_their_bills(cal
 def test_a_key_of_ones_own_tells_no_public_log(calls: Path) -> None:
     assert run(calls, "--key", "own.key") == 0
     said = calls.read_text().splitlines()
-    assert said[2] == "cosign signing-config create --out config.json"
-    assert f"cosign sign --recursive --yes --key=own.key --signing-config=config.json {REGISTRY}/" in said[3]
+    assert said[4] == "cosign signing-config create --out config.json"
+    assert f"cosign sign --recursive --yes --key=own.key --signing-config=config.json {REGISTRY}/" in said[5]
 
 
-@pytest.mark.parametrize("refused", ["buildx imagetools", "cosign sign", "syft scan", "cosign attest"])
+@pytest.mark.parametrize("refused", ["oras cp", "oras manifest", "cosign sign", "syft scan", "cosign attest"])
 def test_what_fails_leaves_no_catalogue(calls: Path, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REFUSED", refused)
     with pytest.raises(SystemExit, match=rf"{refused}.*: exit code 1\n{refused.split()[0]}: denied"):
