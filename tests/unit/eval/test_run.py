@@ -123,7 +123,7 @@ def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:
         ({"agent": {"kind": "scripted", "model": "x"}}, "unknown field `model`"),
         (
             {"environment": "moon"},
-            "'moon' is unknown; allowed: android, click, desktop, gtk-forms, gtk-login, gymnasium, linux-desktop,",
+            "'moon' is unknown; allowed: android, click, desktop, gtk-forms, gtk-login, gymnasium, linux-chain,",
         ),
         ({"options": {"colour": 1}}, "unknown field `colour`"),
         ({"tasks": {"count": 0, "seed": 1}}, "Expected `int` >= 1 - at `$.tasks.count`"),

@@ -19,11 +19,14 @@ HERE: dict[str, list[dict[str, Any]]] = {  # the environments with desktops of t
     "desktop": [{}],
     "gtk-forms": [{}],
     "gtk-login": [{}],
+    "linux-chain": [{}],
     "linux-desktop": [{}],
+    "linux-safety": [{}],
     "osworld": [{"folder": "TASKS"}],
     "sources": [{"sources": [OWN]}, {"sources": [OF_DESKTOP]}, {"sources": [DRAWN, OWN]}],
 }
 ELSEWHERE: dict[str, list[dict[str, Any]]] = {  # what is in their image is not this machine's
+    **dict.fromkeys(("linux-chain", "linux-safety"), []),  # of this machine alone
     **{name: [{"role": "desktops"}] for name in ("desktop", "gtk-forms", "gtk-login", "linux-desktop")},
     "osworld": [{"folder": "TASKS", "machines": ["http://a:1"]}],
     "sources": [{"sources": [DRAWN]}],
@@ -45,7 +48,7 @@ def test_a_machine_without_mount_namespaces_is_in_the_rules(
     (tmp_path / "os/one.json").write_text(json.dumps({**task, "related_apps": ["os"]}))
     monkeypatch.setattr("eval.desktops.isolation.isolation", lambda: Isolation(("user", "pid")))
     assert isolations(name, HERE, tmp_path) == [NONE] * len(HERE[name])
-    assert isolations(name, ELSEWHERE, tmp_path) == [None]
+    assert isolations(name, ELSEWHERE, tmp_path) == [None] * len(ELSEWHERE[name])
     monkeypatch.setattr("eval.desktops.isolation.isolation", lambda: Isolation(("mount", "pid")))
     assert isolations(name, HERE, tmp_path) == [None] * len(HERE[name])
 
