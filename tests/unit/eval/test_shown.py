@@ -26,7 +26,8 @@ HERE: dict[str, list[dict[str, Any]]] = {  # the environments with desktops of t
     "sources": [{"sources": [OWN]}, {"sources": [OF_DESKTOP]}, {"sources": [DRAWN, OWN]}],
 }
 ELSEWHERE: dict[str, list[dict[str, Any]]] = {  # what is in their image is not this machine's
-    **dict.fromkeys(("linux-chain", "linux-safety"), []),  # of this machine alone
+    "linux-chain": [],  # these two are of this machine alone
+    "linux-safety": [],
     **{name: [{"role": "desktops"}] for name in ("desktop", "gtk-forms", "gtk-login", "linux-desktop")},
     "osworld": [{"folder": "TASKS", "machines": ["http://a:1"]}],
     "sources": [{"sources": [DRAWN]}],
