@@ -26,4 +26,4 @@ def test_importing_all_configurations_loads_no_torch() -> None:
 
     code = "import sys, training.reference; assert not {'torch', 'transformers', 'trl', 'datasets'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert len(ENTRIES) == 23
+    assert len(ENTRIES) == 25
