@@ -63,13 +63,14 @@ class KnownRun(NamedTuple):
 
 
 class ReadRun(NamedTuple):
-    """A run as the store has it. `outputs`: (attempt, name, key of the manifest, manifest) of each output, of the
-    attempt that counts. `untold`: nobody was told anything of it."""
+    """A run as the store has it. `deleted`: its outputs were; `untold`: nobody was told anything of it."""
 
     view: RunView
     deleted: bool
-    outputs: Sequence[tuple[int, str, str, Manifest]]
     untold: bool
+
+
+FoundOutput = tuple[int, str, str, Manifest]  # attempt, name, key of the manifest, manifest
 
 
 @dataclass
@@ -147,7 +148,7 @@ class StoreFollower:
 
         def read(run: str) -> tuple[ReadRun | None, str]:
             try:
-                return self._read(run), ""
+                return ReadRun(*self._view(run)), ""
             except NotFound:
                 return None, ""
             except Unreachable:
@@ -173,11 +174,6 @@ class StoreFollower:
             self._notices.follow(problems, everything=everything)
         found.problems = tuple(problems)
         return found
-
-    def _read(self, run: str) -> ReadRun:
-        """Raises NotFound, Unreachable, SlipwayError."""
-        view, deleted, untold = self._view(run)
-        return ReadRun(view, deleted, () if deleted else list(self._outputs(view)), untold)
 
     def _view(self, run: str) -> tuple[RunView, bool, bool]:
         """(the run, whether its outputs were deleted, whether nobody was told of it). In a folder each of its records
@@ -278,9 +274,13 @@ class StoreFollower:
                     self._notices.again(one.view.run, untold=one.untold and one.view.run not in held)
         outputs = self._held_outputs([run.run["id"] for run in rows.values()])
         fresh: list[FreshOutput] = []
-        for one in read:
+        # after the rows and for these runs alone: a manifest may name thousands of files
+        for one, there in zip(read, in_order(self._found, read, self.store, BATCH), strict=True):
+            if isinstance(there, SlipwayError):
+                problems.append(f"{one.view.run}: {there}")
+                continue
             key = rows[one.view.run].run["id"]
-            fresh += self._fresh(key, one, outputs.get(key, {}))
+            fresh += self._fresh(key, one.view.run, there, outputs.get(key, {}))
         counts = ResultIngest(self.engine, self.store, self._training, self._check_stop).bring_in(fresh, problems)
         changed, complete = [], []
         for one in read:
@@ -313,21 +313,31 @@ class StoreFollower:
     def _training(self, key: int) -> TrainingIngest:
         return self._trainings.setdefault(key, TrainingIngest(self.engine, key))
 
-    def _fresh(self, key: int, read: ReadRun, held: Mapping[str, Any]) -> Iterator[FreshOutput]:
+    def _fresh(
+        self, key: int, run: str, found: Sequence[FoundOutput], held: Mapping[str, Any]
+    ) -> Iterator[FreshOutput]:
         """The outputs of a run that differ from those in the database, `held`. Deletes those that the run lacks."""
-        rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in read.outputs]
+        rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in found]
         for name in set(held) - {row["name"] for row in rows}:
             written(self.engine, partial(drop_output, key=key, name=name))
-        for row, (attempt, name, _, manifest) in zip(rows, read.outputs, strict=True):
+        for row, (attempt, name, _, manifest) in zip(rows, found, strict=True):
             known = held.get(row["name"])
             same = known is not None and known.digest == row["digest"]
             if known is None or not same or not (known.ingested == row["digest"] or known.problem):
-                run = read.view.run
                 folder = RunKeys(run).attempt(attempt)
                 yield FreshOutput(run, row, StoredOutput(self.store, folder, name, manifest))
 
-    def _outputs(self, view: RunView) -> Iterator[tuple[int, str, str, Manifest]]:
-        """As in ReadRun."""
+    def _found(self, one: ReadRun) -> list[FoundOutput] | SlipwayError:
+        """The outputs of a run; or why they cannot be read. Raises Unreachable."""
+        try:
+            return [] if one.deleted else list(self._outputs(one.view))
+        except Unreachable:
+            raise
+        except SlipwayError as error:
+            return error
+
+    def _outputs(self, view: RunView) -> Iterator[FoundOutput]:
+        """Of the attempt that counts."""
         job, result = view.job, view.result
         if job is None or (result is not None and result.adopted is not None):
             return  # an adopted run shows the other run's

@@ -139,3 +139,21 @@ def test_what_people_were_told_of_a_run_is_read(far: Store, engine: Engine) -> N
         (row,) = connection.execute(select(tables.notices)).mappings()
     told: dict[str, Any] = dict(row)
     assert (told["channel"], told["text"]) == ("team", "it failed")
+
+
+def test_a_manifest_that_cannot_be_read_is_a_line_and_stops_nothing(far: Store, engine: Engine) -> None:
+    files = {"model": {"w": b"w"}}
+    runs = [
+        write_run(far, fake_job("one", config={"n": n}, outputs={"model": Output()}), [FakeAttempt(outputs=files)])
+        for n in range(3)
+    ]
+    far.put(RunKeys(runs[1]).attempt(1).output_manifest("model"), b"{")
+    found = StoreFollower(engine, far).once()
+    assert found.written == 3
+    (problem,) = found.problems
+    assert problem.startswith(f"{runs[1]}: ")
+    assert "not a manifest" in problem
+    with engine.connect() as connection:
+        held = {row.run_id for row in connection.execute(select(tables.outputs.c.run_id))}
+        shown = {row.run: row.id for row in connection.execute(select(tables.runs.c.run, tables.runs.c.id))}
+    assert held == {shown[run] for run in (runs[0], runs[2])}
