@@ -32,7 +32,7 @@ model = transformers.AutoModelForImageTextToText.from_pretrained(f"{root}/model"
 processor = transformers.AutoProcessor.from_pretrained(f"{root}/model")
 data = Dataset.from_list(json.load(open(f"{root}/rows.json"))).cast_column("images", List(Image()))
 args = SFTConfig(output_dir=f"{root}/plain", max_steps=2, per_device_train_batch_size=4, learning_rate=1e-3,
-                 save_strategy="no", report_to=[], max_length=None, gradient_checkpointing=False)
+                 save_strategy="no", report_to=[], max_length=None, gradient_checkpointing=False, use_cpu=True)
 trainer = SFTTrainer(model=model, args=args, train_dataset=data, processing_class=processor)
 trainer.train()
 trainer.save_model(f"{root}/plain/model")
