@@ -87,6 +87,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="the file to write (default: images/catalogues/VERSION.yaml)")
     given = parser.parse_args(words)
     os.environ.setdefault("COSIGN_PASSWORD", "")  # cosign would ask for it
+    os.environ.setdefault("SYFT_CHECK_FOR_APP_UPDATE", "false")  # of a service, which it would wait for
     if missing := [file for file in given.built if not file.is_file()]:
         print(f"release_images: there is no file {missing[0]}", file=sys.stderr)
         return 2

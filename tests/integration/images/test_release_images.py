@@ -133,7 +133,7 @@ def test_another_key_a_changed_image_and_a_changed_byte_are_refused(
     catalogue.save(released.file, {"tiny": catalogue.CatalogueEntry(good["tiny"].version, changed)})
     capsys.readouterr()
     assert released.verify() == 1
-    assert "its signature was not verified: no signatures found" in capsys.readouterr().out
+    assert "its signature was not verified: " in capsys.readouterr().out
 
     # one byte of what the registry keeps: of a layer, then of the index itself
     catalogue.save(released.file, good)
