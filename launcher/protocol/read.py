@@ -61,10 +61,11 @@ def read_listed(store: Store, run: str) -> ListedRun | None:
     job = view.job
     if job is None:
         return None  # deleted meanwhile
-    for key, is_read in _records(view, job, metas):
-        view = _with(store, view, [key]) if is_read else add(view, key, b"", metas[key].modified)
-    for key in _beats(view, job, metas):
-        view = _with(store, view, [key])
+    records = list(_records(view, job, metas))
+    for key in [key for key, is_read in records if not is_read]:
+        view = add(view, key, b"", metas[key].modified)
+    view = _several(store, view, [key for key, is_read in records if is_read])
+    view = _several(store, view, list(_beats(view, job, metas)))
     return ListedRun(_last_word(view, job, metas), frozenset(metas))
 
 
@@ -138,12 +139,9 @@ def read_ended(store: Store, run: str) -> RunView | None:
         return view if job is not None else None
     members = job.members()
     numbers = sorted(int(name) for name in store.folders(keys.attempts) if name.isdigit())
-    wanted = [key for number in numbers for who in members for key in _ends(keys.attempt(number), who)]
-    if len(wanted) > FEW:
-        view = _with(store, view, wanted)
-    else:  # the caller reads many runs at once: a pool of threads for each would take longer
-        for key in wanted:
-            view = _with(store, view, [key])
+    view = _several(
+        store, view, [key for number in numbers for who in members for key in _ends(keys.attempt(number), who)]
+    )
     saves = any(output.kind == "checkpoints" for output in job.outputs.values())
     attempts = []
     for attempt in view.attempts:
@@ -222,6 +220,13 @@ def complete_checkpoints(store: Store, keys: AttemptKeys) -> tuple[int, ...]:
     """The steps of the complete checkpoints of an attempt, ascending."""
     steps = sorted(int(name) for name in store.folders(keys.checkpoints) if name.isdigit())
     return tuple(step for step in steps if store.head(keys.checkpoint_complete(step)) is not None)
+
+
+def _several(store: Store, view: RunView, keys: Sequence[str]) -> RunView:
+    """As `_with`, for a caller that reads many runs at once: for a few records a pool of threads would take longer."""
+    for some in [keys] if len(keys) > FEW else [[key] for key in keys]:
+        view = _with(store, view, some)
+    return view
 
 
 def _with(store: Store, view: RunView, keys: Iterable[str]) -> RunView:
