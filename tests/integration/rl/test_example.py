@@ -78,6 +78,6 @@ def test_the_same_on_an_environment_of_gymnasium(tmp_path: Path) -> None:
 @pytest.mark.ml
 @pytest.mark.timeout(3600)
 def test_a_model_learns_where_it_is_from_the_pictures_of_gymnasium(tmp_path: Path) -> None:
-    """Nobody who does not look at the pictures reaches the goal in more than 45 % of the episodes."""
+    """It presses the likeliest key. Without a look at the pictures that is always the same one, which leads nowhere."""
     rows = ran(tmp_path, "rl-gymnasium", "rlg", {})
-    assert float(rows["start"]["ci_high"]) < 0.45 < float(rows["trained"]["ci_low"])
+    assert [float(rows[agent]["value"]) for agent in ("start", "trained")] == [0.0, 1.0]

@@ -100,7 +100,14 @@ class OrsPlayer:
     async def begin(self, web: aiohttp.ClientSession, url: str, name: str) -> None:
         self.web, self.url, self.name = web, url, name
         assert (await ors(web, url, "/create", {"split": "test", "index": 0}, name))[0] == 200
+        self.pinging = asyncio.create_task(self._ping())
         assert (await ors(web, url, "/desktops/prompt", None, name))[0] == 200
+
+    async def _ping(self) -> None:
+        """As the official client does; who neither asks nor pings is gone after 25 s."""
+        while True:
+            await asyncio.sleep(5)
+            await ors(self.web, self.url, "/ping", {}, self.name)
 
     async def act(self, kind: str, **fields: Any) -> Seen:
         body = {"name": kind, "input": fields}
