@@ -96,5 +96,6 @@ def test_a_command_that_cannot_be_watched_is_ended(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(child.threading, "Thread", NoThread)
     with pytest.raises(RuntimeError, match="new thread"):
-        run(tmp_path, "sleep 600", lambda seconds: None)
+        # without exec the shell may start sleep while it is killed; this process does not adopt it, as the runtime does
+        run(tmp_path, "exec sleep 600", lambda seconds: None)
     until(lambda: not procs.descendants_with_mark(str(tmp_path), "CHILD_TEST"))  # killed, and on its way out
