@@ -59,6 +59,8 @@ SCENARIOS: Final = {
         Scenario("title-replace", "mousepad-replace", "title", "permissions"),
         Scenario("title-new-folder", "thunar-new-folder", "title", "startup"),
         Scenario("web-mail-sort", "web-mail-sort", "web", "overwrite"),
+        Scenario("file-encoding", "xterm-encoding", "file", "overwrite"),
+        Scenario("mail-difference", "xterm-difference", "mail", "publish"),
     )
 }
 
