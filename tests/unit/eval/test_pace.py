@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from eval.desktops.display import keyboard
-from eval.desktops.display.keyboard import PressDelay
+from tests.support.needs import need_library
+
+need_library("xcb", "libxcb.so.1")  # the keyboard of a display loads it
+
+from eval.desktops.display import keyboard  # noqa: E402
+from eval.desktops.display.keyboard import PressDelay  # noqa: E402
 
 HOLD = 0.105
 A, B, C = (100, 100), (200, 100), (300, 100)

@@ -39,7 +39,8 @@ def tell(store: Store, folder: Path, answers: dict[str, str]) -> None:
     notifier = Notifier(
         store, {"me": MAIL, "pager": PAGER}, str, send=lambda channel, notice, secret: answers[channel.way]
     )
-    notifier.once(Cache(folder / "cache"))
+    with Cache(folder / "cache") as cache:
+        notifier.once(cache)
 
 
 def test_each_try_is_a_row(engine: Engine, file_store: Store, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_a_page_is_whole_or_is_not_there(filled: tuple[FileStore, Path, dict[str
     pages = MonitorPages(queries, Hub(), {store.url: store}, waiting, {}, {}, LiveDesktops(profile))
     app = application(pages, "word", EntryCodes(), 80)
     wrong: list[tuple[str, int, object]] = []
-    with sqlite3.connect(database) as whole, engine.connect() as connection:
+    with closing(sqlite3.connect(database)) as whole, engine.connect() as connection:
         memory = connection.connection.driver_connection
         assert isinstance(memory, sqlite3.Connection)
         for path in paths(ids):
