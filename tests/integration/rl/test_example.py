@@ -72,12 +72,3 @@ def test_the_same_on_real_desktops(tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 def test_the_same_on_an_environment_of_gymnasium(tmp_path: Path) -> None:
     assert asked(ran(tmp_path, "rl-gymnasium", "rlg", LAKE)) == {"start": "10", "trained": "10"}
-
-
-@pytest.mark.nightly
-@pytest.mark.ml
-@pytest.mark.timeout(3600)
-def test_a_model_learns_where_it_is_from_the_pictures_of_gymnasium(tmp_path: Path) -> None:
-    """It presses the likeliest key. Without a look at the pictures that is always the same one, which leads nowhere."""
-    rows = ran(tmp_path, "rl-gymnasium", "rlg", {})
-    assert [float(rows[agent]["value"]) for agent in ("start", "trained")] == [0.0, 1.0]
