@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 PROTOCOLS = ("mcp", "openenv", "ors")
-DEFAULTS = {"--config": "/opt/slipway/serve/notes.yaml", "--out": "/work/served", "--listen": "0.0.0.0:8000"}
+DEFAULTS = {"--config": "/opt/slipway/serve/notes.yaml", "--out": "served", "--listen": "0.0.0.0:8000"}
 HELP = """
   openenv|mcp|ors ...  serve desktops, without a job: options of python -m eval.serve; the token is in $SERVE_TOKEN
 usage of that: docker run -e SERVE_TOKEN -p 127.0.0.1:8000:8000 IMAGE openenv [--config FILE] ...

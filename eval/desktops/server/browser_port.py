@@ -191,8 +191,8 @@ class BrowserPort:
         if self._client is not None:
             raise web.HTTPConflict(text="another program is connected to the browser")
         client = self._client = web.WebSocketResponse(max_msg_size=LARGEST)
-        await client.prepare(request)
         try:
+            await client.prepare(request)
             async for told in client:
                 if told.type is not WSMsgType.TEXT:
                     break

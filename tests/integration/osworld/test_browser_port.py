@@ -8,7 +8,9 @@ import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 
 from eval.benchmarks.osworld.judging import PublicJudge
@@ -139,6 +141,13 @@ def test_on_this_machines_network_the_agent_is_refused(tmp_path: Path) -> None:
             assert desktop.browser is not None
             async with desktop.browser.listening(65534) as port:
                 asked = ASK.replace("{PORT}", str(port))
+                async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+                    told = await (await http.get("/json/version")).json()
+                    path = urlsplit(told["webSocketDebuggerUrl"]).path
+                    assert (await http.get(path)).status == 400  # no web socket, and the port is free after it
+                    async with http.ws_connect(path) as socket:
+                        await socket.send_json({"id": 7, "method": "Browser.getVersion"})
+                        assert (await socket.receive_json())["id"] == 7
                 agent = await commands.run_script(session, ["/usr/bin/python3"], asked, limit_s=30)
                 command = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", asked]
                 judge = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
