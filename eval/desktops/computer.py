@@ -110,7 +110,7 @@ class LocalComputer:
         programs = SleepWatch(session.drawing)
         try:
             computer._executor = await computer._on_thread(
-                Executor, session.place, launch, programs.asleep if programs.works else None
+                Executor, session.place, launch, programs if programs.works else None
             )
             computer._programs = SleepWatch(session.drawing)  # one for each thread that asks
         except BaseException:

@@ -1,4 +1,5 @@
-"""A program that answers a click later, in steps, as one that animates: python -m tests.support.late_window STEPS MS
+"""A program that answers a click later, in steps, as one that animates, or after S seconds of computing:
+python -m tests.support.late_window STEPS MS [S]
 
 It prints its window's number once it is shown. The last step alone fills the window with green.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import select
 import sys
+import time
 
 import xcffib
 from xcffib.xproto import CW, GC, EventMask
@@ -15,7 +17,7 @@ SIDE = 200
 GREY, GREEN = 0x808080, 0x00C000
 
 
-def main(steps: int, pause_ms: int) -> None:
+def main(steps: int, pause_ms: int, work_s: float = 0.0) -> None:
     x = xcffib.connect()
     screen = x.get_setup().roots[0]
     window, pen = x.generate_id(), x.generate_id()
@@ -40,6 +42,9 @@ def main(steps: int, pause_ms: int) -> None:
             continue
         for step in range(steps):
             select.poll().poll(pause_ms)
+            end = time.process_time() + work_s
+            while time.process_time() < end:
+                pass
             if step == steps - 1:
                 box = xcffib.xproto.RECTANGLE.synthetic(0, 0, SIDE, SIDE)
                 x.core.PolyFillRectangle(window, pen, 1, [box])
@@ -47,4 +52,4 @@ def main(steps: int, pause_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:]))

@@ -26,6 +26,7 @@ QUIET: Final = 0.018  # seconds without damage: a frame of GTK is 16.7 ms; after
 CALM: Final = 0.004  # seconds without damage after which the picture is likely the last one
 FIRST: Final = 0.05  # seconds to wait for a first damage, where no program proves that it has read its events
 PROOF: Final = 0.034  # seconds in which the programs may fall asleep; after that the rule of quiet counts too
+WAITED: Final = 0.002  # seconds for which a program may wait for a processor, as it does on an idle machine too
 STEP: Final = 0.00025  # seconds between two looks at the programs
 LIMIT: Final = 2.0  # seconds; a picture that never rests, as a video, is taken as it is then
 FOCUS_LIMIT: Final = 0.3  # seconds that the window manager has to give a window that was clicked the keyboard
@@ -265,9 +266,11 @@ class XConnection:
         limit: float = LIMIT,
         meanwhile: Callable[[], None] | None = None,
         asleep: Callable[[], bool] | None = None,
+        processor_wait: Callable[[], Callable[[], float]] | None = None,
     ) -> bool:
         """Waits until the screen rests: every program of the desktop sleeps (`asleep`), or the active program has read
-        its events and for `quiet` s nothing was drawn.
+        its events and for `quiet` s nothing was drawn. The time in which a program waited for a processor is
+        not counted: on a busy machine a program that is not done draws nothing either.
 
         since      time.monotonic() of the action
         first      how long to wait for a first damage when no program answers a ping
@@ -286,10 +289,14 @@ class XConnection:
         if answered is not None:  # what the program draws in answer to the last event comes from now on
             start = time.monotonic()
         called: float | None = None
+        waited = processor_wait() if processor_wait else None
         while True:
             now = time.monotonic()
             drawn = bool(answered) or self.last_damage >= since
             rest = max(start, self.last_damage) + quiet - now if drawn else start + first - now
+            if rest <= 0 and now < end and waited and (unserved := waited()) > WAITED:
+                start = now - quiet + unserved if drawn else now - first + unserved
+                continue
             if rest <= 0 or now >= end:
                 return rest <= 0
             calm = rest - (quiet - CALM)  # how long until the work may begin

@@ -22,7 +22,7 @@ from eval.desktops.display.action_kinds import BY_KEYS, CLICKS, SHORTCUTS, SILEN
 from eval.desktops.display.connection import LIMIT, STEP, XConnection, reachable
 from eval.desktops.display.frames import Camera, Frame
 from eval.desktops.display.keyboard import CannotType, PressDelay, XKeyboard
-from eval.desktops.display.program_sleep import SOON_S
+from eval.desktops.display.program_sleep import SOON_S, SleepWatch
 from eval.desktops.display.running_desktop import RunningDesktop
 from eval.desktops.display.windows import TopWindow, Windows
 
@@ -59,7 +59,7 @@ class Executor:
     """Acts on one desktop and looks at it.
 
     launch   starts a program by its name, for open_app; None refuses that action
-    asleep   SleepWatch.asleep of the desktop's programs. None, or an answer of None: nobody knows,
+    watch    of the desktop's programs. None, or one whose `asleep` answers None: nobody knows,
              and it is not asked again
     Raises DesktopGone from every method when the X server is gone.
     """
@@ -68,11 +68,11 @@ class Executor:
         self,
         place: RunningDesktop,
         launch: Callable[[str], None] | None = None,
-        asleep: Callable[[float], bool | None] | None = None,
+        watch: SleepWatch | None = None,
     ) -> None:
         self.place = place
         self.launch = launch
-        self._asleep = asleep
+        self._watch = watch
         self.connection = XConnection(place)
         with reachable(place.display):
             self.pace = PressDelay(self.connection, self._prove)
@@ -139,8 +139,10 @@ class Executor:
                 prepare(taken[0][1])
 
         with reachable(self.place.display):
-            asleep = self._sleep if self._asleep else None
-            settled = settle and self.connection.settle(self._since, limit=limit, meanwhile=take, asleep=asleep)
+            asleep, wait = (self._sleep, self._watch.processor_wait) if self._watch else (None, None)
+            settled = settle and self.connection.settle(
+                self._since, limit=limit, meanwhile=take, asleep=asleep, processor_wait=wait
+            )
             self.connection.pump()
             if settled:
                 self._unread = False
@@ -272,14 +274,14 @@ class Executor:
         """Waits until every program has been told where the pointer is: GTK and browsers tell of one move a frame."""
         if not self._slept(FOLLOW_S, SOON_S):
             self.connection.ping()
-            if not self._asleep:
+            if not self._watch:
                 time.sleep(FRAMES_S)
 
     def _slept(self, limit: float, soon_s: float = 0.0) -> bool:
         """Whether every program slept at some moment within `limit` s, and none of them was to wake within `soon_s`."""
         self.connection.sync()
         end, looks = time.monotonic() + limit, 0
-        while self._asleep and (looks < LOOKS or time.monotonic() < end):
+        while self._watch and (looks < LOOKS or time.monotonic() < end):
             if self._sleep(soon_s):
                 self.pace.rested()
                 return True
@@ -288,9 +290,9 @@ class Executor:
         return False
 
     def _sleep(self, soon_s: float = SOON_S) -> bool:
-        found = self._asleep(soon_s) if self._asleep else None
+        found = self._watch.asleep(soon_s) if self._watch else None
         if found is None:  # every later proof would wait to its end for an answer that never comes
-            self._asleep = None
+            self._watch = None
         return bool(found)
 
     def _motion(self, x: int, y: int) -> None:

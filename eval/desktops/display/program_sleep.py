@@ -76,21 +76,45 @@ class SleepWatch:
 
     def _is_still_awake(self) -> bool:
         thread, seen = self._awake
-        if time.monotonic() - seen > AWAKE_S:
-            return False
-        with contextlib.suppress(OSError):  # it has ended
-            return _read(f"{thread}/syscall").startswith(b"running")
-        return False
+        return time.monotonic() - seen <= AWAKE_S and _can_run(thread)
 
     def queued(self) -> dict[int, int]:
         """How long each thread has waited for a processor so far, in nanoseconds. What ends meanwhile is left out."""
-        out: dict[int, int] = {}
+        return {number: waited for number, (_, _, waited) in self._times().items()}
+
+    def processor_wait(self) -> Callable[[], float]:
+        """Returns a function that tells how many of the seconds since its last call (at first since now) the thread
+        that waited longest has waited for a processor.
+
+        The kernel counts a wait when it ends. Until then, the time counts in which a thread that can run did not run.
+        """
+        before, last = self._times(), time.monotonic()
+
+        def waited() -> float:
+            nonlocal before, last
+            now, times = time.monotonic(), self._times()
+            passed, longest = now - last, 0.0
+            for number, (thread, ran, told) in times.items():
+                _, ran_before, told_before = before.get(number, (thread, 0, 0))
+                longest = max(longest, (told - told_before) / 1e9)
+                idle = passed - (ran - ran_before) / 1e9
+                if idle > longest and _can_run(thread):
+                    longest = idle
+            before, last = times, now
+            return min(longest, passed)
+
+        return waited
+
+    def _times(self) -> dict[int, tuple[str, int, int]]:
+        """Of each thread, by its number: its folder, and for how many nanoseconds it has run, and waited to run."""
+        out: dict[int, tuple[str, int, int]] = {}
         waiting = list(self._roots())
         while waiting and len(out) <= THREADS:
             pid = waiting.pop()
             with contextlib.suppress(OSError):
                 for number, thread in _threads(pid):
-                    out[number] = int(_read(f"{thread}/schedstat").split()[1])
+                    ran, waited, _ = map(int, _read(f"{thread}/schedstat").split())
+                    out[number] = (thread, ran, waited)
                     waiting += map(int, _read(f"{thread}/children").split())
         return out
 
@@ -146,6 +170,13 @@ def _threads(pid: int) -> list[tuple[int, str]]:
     """The numbers and folders of a process's threads. Raises OSError."""
     folder = f"/proc/{pid}/task"
     return [(int(name), f"{folder}/{name}") for name in os.listdir(folder)]  # noqa: PTH208 a path object takes too long
+
+
+def _can_run(thread: str) -> bool:
+    """Whether a thread runs or waits for a processor. False: it has ended."""
+    with contextlib.suppress(OSError):
+        return _read(f"{thread}/syscall").startswith(b"running")
+    return False
 
 
 def _times_run(thread: str) -> bytes:

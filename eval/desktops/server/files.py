@@ -67,34 +67,46 @@ def listed(path: str, place: RunningDesktop) -> dict[str, reading.FileEntry]:
         raise (TooLarge if "more than" in str(error) else NoPlainFile)(str(error)) from None
 
 
-def write(path: str, data: bytes, place: RunningDesktop) -> None:
+def write(path: str, data: bytes, place: RunningDesktop, modified: float | None = None) -> None:
     """Writes a file below the home, and the folders above it; all belong to the desktop's user. A file or link that
-    is there under this name is replaced, not written through. Raises NotAllowed, Failed, TooLarge."""
+    is there under this name is replaced, not written through.
+
+    modified  seconds since 1970: when a file that was not there, and the folders above it, say that they were changed.
+              Without it: now
+    Raises NotAllowed, Failed, TooLarge.
+    """
     name = below_home(path, place)
     if not name:
         raise NoPlainFile(f"{path} is a folder")
     if len(data) > FILE_LIMIT:
         raise TooLarge(f"{path}: more than {FILE_LIMIT} bytes")
-    write_below(place.home, PurePosixPath(name), data)
+    write_below(place.home, PurePosixPath(name), data, modified=modified)
 
 
-def write_below(top: Path, name: PurePosixPath, data: bytes, mode: int = 0o600) -> None:
+def write_below(
+    top: Path, name: PurePosixPath, data: bytes, mode: int = 0o600, *, modified: float | None = None
+) -> None:
     """The same below any folder whose owner the file is to have. Raises NotAllowed, Failed."""
     folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     owner = os.fstat(folder)
     try:
         for part in name.parts[:-1]:
             below = _enter(folder, part, owner)
+            _date(folder, modified)
             os.close(folder)
             folder = below
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name.parts[-1], dir_fd=folder)
+            modified = None  # programs tell by its time that a file has another content
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(name.parts[-1], flags, mode, dir_fd=folder)
         with os.fdopen(file, "wb") as stream:
             os.fchmod(file, mode)  # whatever this process's umask is
             _give(file, owner)
             stream.write(data)
+            stream.flush()
+            _date(file, modified)
+        _date(folder, modified)
     except OSError as error:
         raise Failed(f"{name} cannot be written: {error.strerror}") from None
     finally:
@@ -114,6 +126,11 @@ def _enter(folder: int, part: str, owner: os.stat_result) -> int:
     if made:
         _give(below, owner)
     return below
+
+
+def _date(descriptor: int, modified: float | None) -> None:
+    if modified is not None:
+        os.utime(descriptor, (modified, modified))
 
 
 def _give(descriptor: int, owner: os.stat_result) -> None:

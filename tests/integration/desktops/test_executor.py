@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.support.needs import TOOLS
 pytest.importorskip("xcffib", reason=TOOLS["desktop"].reason, exc_type=OSError)  # libxcb comes with them
 
 from eval.desktops.display.executor import Executor
+from eval.desktops.display.program_sleep import SleepWatch
 from tests.support.event_window import EventWindow
 from tests.support.plain_desktop import PlainDesktop, plain_desktop, wait_until
 
@@ -357,6 +358,13 @@ def test_a_display_that_is_killed_is_the_infrastructures_failure(tmp_path: Path)
             Executor(desktop.place)
 
 
+def watching(asleep: Callable[[float], bool | None], monkeypatch: pytest.MonkeyPatch) -> SleepWatch:
+    """A watch of no program that answers as `asleep` does."""
+    watch = SleepWatch(list)
+    monkeypatch.setattr(watch, "asleep", asleep)
+    return watch
+
+
 def test_a_slow_look_at_the_programs_is_no_reason_for_a_weaker_proof(
     desktop: PlainDesktop, window: EventWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,7 +376,7 @@ def test_a_slow_look_at_the_programs_is_no_reason_for_a_weaker_proof(
         told.append("look")
         return len(told) % 10 == 0
 
-    acting = Executor(desktop.place, asleep=asleep)
+    acting = Executor(desktop.place, watch=watching(asleep, monkeypatch))
     try:
         monkeypatch.setattr(acting.connection, "clicked", lambda: told.append("ping"))
         acting.perform([Action.from_json({"type": "click", **at(x, 50)}) for x in (50, 150)])
@@ -379,7 +387,9 @@ def test_a_slow_look_at_the_programs_is_no_reason_for_a_weaker_proof(
         acting.close()
 
 
-def test_a_kernel_that_stops_telling_is_not_asked_again(desktop: PlainDesktop, window: EventWindow) -> None:
+def test_a_kernel_that_stops_telling_is_not_asked_again(
+    desktop: PlainDesktop, window: EventWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A setuid program on the desktop: each proof waited to its end, so every click took that long."""
     looks: list[float] = []
 
@@ -387,7 +397,7 @@ def test_a_kernel_that_stops_telling_is_not_asked_again(desktop: PlainDesktop, w
         looks.append(soon_s)
         return True if len(looks) == 1 else None
 
-    acting = Executor(desktop.place, asleep=asleep)
+    acting = Executor(desktop.place, watch=watching(asleep, monkeypatch))
     try:
         for x in (50, 150, 50, 150):
             acting.perform([Action.from_json({"type": "click", **at(x, 50)})])

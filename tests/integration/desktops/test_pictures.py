@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -144,7 +146,7 @@ def test_a_program_that_draws_later_is_waited_for(
             assert program.stdout
             assert int(program.stdout.readline())
             pids = [program.pid, *(process.pid for process in desktop.processes)]
-            executor = Executor(place, asleep=SleepWatch(lambda: pids).asleep)
+            executor = Executor(place, watch=SleepWatch(lambda: pids))
             until(lambda: color(executor.look()) == late_window.GREY)
             executor.perform([Action.from_json({"type": "click", "x": 150 / SIZE[0], "y": 150 / SIZE[1]})])
             look = executor.look(limit=HANGS)
@@ -152,6 +154,32 @@ def test_a_program_that_draws_later_is_waited_for(
             assert look.settled
             executor.close()
         finally:
+            program.kill()
+
+
+def test_a_program_that_waits_for_a_processor_is_waited_for(desktop: PlainDesktop) -> None:
+    """It draws nothing for longer than a program that rests, since the others on its processor come first."""
+    place, one = desktop.place, min(os.sched_getaffinity(0))
+    busy = f"import os\nos.sched_setaffinity(0, [{one}])\nfor _ in range(3): os.fork()\nwhile True: pass"
+    command = [sys.executable, "-m", "tests.support.late_window", "1", "0", "0.02"]
+    with (
+        subprocess.Popen(command, cwd=ROOT, env={**place.environ}, stdout=subprocess.PIPE, text=True) as program,
+        subprocess.Popen([sys.executable, "-c", busy], start_new_session=True) as others,
+    ):
+        try:
+            assert program.stdout
+            assert int(program.stdout.readline())
+            pids = [program.pid, *(process.pid for process in desktop.processes)]
+            executor = Executor(place, watch=SleepWatch(lambda: pids))
+            until(lambda: color(executor.look()) == late_window.GREY)
+            os.sched_setaffinity(program.pid, [one])
+            os.setpriority(os.PRIO_PROCESS, program.pid, 10)
+            executor.perform([Action.from_json({"type": "click", "x": 150 / SIZE[0], "y": 150 / SIZE[1]})])
+            look = executor.look(limit=HANGS)
+            assert color(look) == late_window.GREEN
+            executor.close()
+        finally:
+            os.killpg(others.pid, signal.SIGKILL)
             program.kill()
 
 

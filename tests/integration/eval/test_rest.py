@@ -156,6 +156,29 @@ def test_time_in_which_a_program_waits_for_a_processor_does_not_count() -> None:
         assert served.seconds() == 0.0
 
 
+def test_who_sleeps_waits_for_no_processor() -> None:
+    with python(WAITS["for its input"]) as process:
+        watch = SleepWatch(lambda: [process.pid])
+        until(watch.asleep)
+        waited = watch.processor_wait()
+        time.sleep(0.05)
+        assert waited() == 0.0
+
+
+def test_who_shares_a_processor_waits_for_it() -> None:
+    """16 of them: the one that waits longest has it for a sixteenth of the time at most."""
+    one = min(os.sched_getaffinity(0))
+    code = f"os.sched_setaffinity(0, [{one}])\nfor _ in range(4): os.fork()\nos.write(1, b'!')\nwhile True: pass"
+    with python(code) as process:
+        assert process.stdout
+        assert process.stdout.read(16) == b"!" * 16
+        waited, began = SleepWatch(lambda: [process.pid]).processor_wait(), time.monotonic()
+        time.sleep(0.1)
+        found = waited()
+        assert 0.05 < found <= time.monotonic() - began
+        assert waited() < found
+
+
 def test_a_judge_waits_for_as_long_as_programs_wait_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of a set-up or a judgement (osworld) is no matter of how busy the machine is."""
     monkeypatch.setattr(served, "REST_S", 0.01)

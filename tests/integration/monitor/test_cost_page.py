@@ -49,8 +49,10 @@ class Scene:
         limits = Limits(deadline=3600.0, budget=Budget(5.0, hourly=4.8))
         self.live = self._live("live", 0.9, started, limits=limits, labels={"team": "b"})
         self.idle = self._live("idle", 0.01, time.time() - 60)
-        spent = FakeAttempt(started=noon - 20 * DAY, ended=noon - 20 * DAY + 3000, reason=Reason.BUDGET)
+        then = noon - 20 * DAY
+        spent = FakeAttempt(started=then, ended=then + 3000, reason=Reason.BUDGET)
         self.dear = write_run(self.store, fake_job("dear", resources=H100, limits=limits), [spent], outcome="failed")
+        self._claimed(self.dear, then)
         home = folder / "home"
         home.mkdir()
         (home / "slipway.yaml").write_text(PROFILE)
@@ -62,9 +64,12 @@ class Scene:
         beat = Beat(3, "running", step=1, total=3, usage={"gpu": gpu})
         attempt = FakeAttempt(started=started, ended=None, beat=beat)
         run = write_run(self.store, fake_job(name, resources=H100, **job), [attempt], outcome=None)
-        claim = self.folder / "store" / RunKeys(run).attempt(1).claim("main-0")
-        os.utime(claim, (started, started))  # the store's clock counts
+        self._claimed(run, started)
         return run
+
+    def _claimed(self, run: str, when: float) -> None:
+        """The store's clock counts: without this, what begins in the last hour of a day would end on the next one."""
+        os.utime(self.folder / "store" / RunKeys(run).attempt(1).claim("main-0"), (when, when))
 
     def command(self, *words: str) -> list[dict[str, object]]:
         argv = [sys.executable, "-m", "launcher.cli", "cost", *words, "-o", "json", "--store", self.store.url]

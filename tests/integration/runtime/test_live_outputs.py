@@ -45,6 +45,7 @@ def test_a_version_that_no_beat_told_of_comes_back_too(tmp_path: Path) -> None:
     rig = Rig.of(tmp_path, ("sh", "-c", code), outputs={"r": Output(sync="live")})
     process = rig.start()
     until(lambda: "attempts/1/outputs/r.live/manifest/00000001.json" in rig.objects())
+    until(lambda: "attempts/1/beat/main-0.json" in rig.objects())
     process.kill()
     process.wait()
     key = rig.keys.attempt(1).beat("main-0")
