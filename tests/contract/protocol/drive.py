@@ -24,14 +24,16 @@ LOST = -9
 Command = Callable[[Member, int], Reason]  # (member, attempt) -> why it ended
 
 
-def job(store: Store, *, ranks: int = 1, name: str = "drive", retries: int = 0, stale: float = 5.0) -> ResolvedJob:
+def job(
+    store: Store, *, ranks: int = 1, name: str = "drive", retries: int = 0, stale: float = 5.0, grace: float = 0.02
+) -> ResolvedJob:
     return ResolvedJob(
         name=name,
         roles={"main": Role(command=("true",), replicas=ranks)},
         store=store.url,
         backend="local",
         outputs={"out": Output()},
-        limits=Limits(retries=retries, grace=0.02),
+        limits=Limits(retries=retries, grace=grace),
         timing=Timing(beat=0.03, stale=stale, fence=stale * 0.8),
     )
 

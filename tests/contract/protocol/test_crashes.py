@@ -155,8 +155,9 @@ def test_a_start_that_finds_cancel_puts_the_result(folder: Store) -> None:
 
 
 def test_the_lower_of_two_live_attempts_stops_within_a_beat(folder: Store) -> None:
-    """The second process's placement proves the first one dead although it lives: a pod deleted by force."""
-    made, live = job(folder), Live()
+    """The second process's placement proves the first one dead although it lives: a pod deleted by force. Its command
+    waits a beat and the grace: long enough for the first one's thread to get a processor on a busy machine."""
+    made, live = job(folder, grace=1.0), Live()
     codes: dict[str, int] = {}
     begun, pod = threading.Event(), Placement("job", "uid-1")
 
