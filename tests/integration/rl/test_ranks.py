@@ -34,7 +34,12 @@ pytestmark = [
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 # sums in another order: some hundred thousand float32 terms
 CLOSE, WEIGHT = 1e-4, 2e-3
-BESIDE: dict[str, Any] = {"asynchronous": AsyncConfig(), "batching": "ready", "loss": "cispo", "epsilon_high": 5.0}
+BESIDE: dict[str, Any] = {
+    "asynchronous": AsyncConfig(staleness=1),
+    "batching": "ready",
+    "loss": "cispo",
+    "epsilon_high": 5.0,
+}
 # odd numbers of rows on both sides, every row's own mean, and rows that two generations of steps share
 BY_ROWS: dict[str, Any] = {
     **{"loss": "grpo", "importance": "sequence", "batch_size": 1},
