@@ -36,7 +36,7 @@ from launcher.backends.kubernetes.check.rules.workloads import unjudged
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFinding, SchemaFindings
 from launcher.errors import Problem
 from launcher.spec.read.load import looks_like_job
-from launcher.spec.values.problems import Problems, near, show
+from launcher.spec.values.problems import Problems, near, one_line, show
 from launcher.spec.values.source import Route, YamlDocument, dotted
 
 MAX_OBJECT: Final = 1_572_864  # bytes that etcd takes in one request
@@ -327,3 +327,63 @@ def _queue(say: Say, value: Mapping[str, Any]) -> None:
             if "cpu" not in limits and "cpu" not in requests:
                 message = "asks for no cpu, and Kueue counts requests"
                 say(where, message, "resources.requests.cpu", key=True, policy=policies.QUEUES)
+
+
+_ASK: Final = "`kubectl apply --dry-run=server` asks your cluster"
+
+
+class Coverage(NamedTuple):
+    """
+    objects      how many were checked
+    ruled        kinds that were checked by schema and by rules
+    schema_only  kinds that were checked by their schema alone
+    passed_over  a line for each object that was not checked: place, kind, reason
+    policies     names of the house policies that were applied
+    """
+
+    objects: int
+    ruled: list[str]
+    schema_only: list[str]
+    passed_over: list[str]
+    policies: list[str]
+
+    def sentence(self, version: str) -> str:
+        """The result of a check that found nothing."""
+        plural = "" if self.objects == 1 else "s"
+        lines = [f"{self.objects} object{plural}: no errors"]
+        if self.objects:
+            by_schema = f"the schemas of Kubernetes {version} and of the operators listed in the documentation"
+            rules = f", our rules for {', '.join(self.ruled)}" if self.ruled else ""
+            house = f", the house policies {', '.join(self.policies)}" if self.policies else ", no house policy"
+            lines.append(f"checked: {by_schema}{rules}{house}")
+        missing = [f"the server's rules for {', '.join(self.schema_only)}"] if self.schema_only else []
+        missing += [f"what was passed over ({len(self.passed_over)})"] if self.passed_over else []
+        missing += ["admission webhooks, quotas, permissions, and whether the objects exist that these name"]
+        lines.append(f"not checked: {'; '.join(missing)} ({_ASK})")
+        return "\n".join(lines)
+
+
+def coverage(documents: Mapping[str, str], version: str, policy: CheckPolicy) -> Coverage:
+    """File name -> YAML. What cannot be read is left out: the check reports it."""
+    known = schemas.load(version)
+    count = 0
+    ruled: set[str] = set()
+    schema_only: set[str] = set()
+    passed_over = []
+    for document in read(documents, Problems()):
+        for _, route, value in objects(document):
+            kind = string(value, "kind")
+            if reason := passed_over(value, version):
+                place = f"{document.file}:{document.place(route)[1]}"
+                name = one_line(string(mapping(value, "metadata"), "name"), 80)
+                shown = f"{kind} {show(name)}" if name else kind
+                passed_over.append(f"{place}: {shown} of {show(value['apiVersion'])}: {reason}")
+                continue
+            count += 1
+            group = string(value, "apiVersion").rpartition("/")[0]
+            if f"{string(value, 'apiVersion')}/{kind}" in known.kinds:
+                (ruled if (f"{group}/{kind}" if group else kind) in RULES else schema_only).add(kind)
+    applied = [name for name in policies.ALL if name not in policy.without]
+    level = policies.POD_SECURITY
+    applied = [f"{name} ({policy.level})" if name == level else name for name in applied]
+    return Coverage(count, sorted(ruled), sorted(schema_only), sorted(passed_over), applied)

@@ -1,9 +1,9 @@
-"""One container: image, environment, ports, mounts, resources, probes."""
+"""One container: image, environment, ports, mounts, resources, probes, devices, privileges."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from launcher.backends.kubernetes.check import policies
@@ -20,7 +20,7 @@ from launcher.backends.kubernetes.check.rules.forms import (
     qualified,
     string,
 )
-from launcher.spec.values.problems import show
+from launcher.spec.values.problems import near, show
 from launcher.spec.values.source import Route
 
 DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}\Z")
@@ -37,6 +37,7 @@ _KEYED: Final = re.compile(r"metadata\.(?:labels|annotations)\['[^']+'\]")
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _DIVISORS: Final = tuple(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 _RESOURCE_FIELD: Final = re.compile(
     r"(?:limits|requests)\.(?:cpu|memory|ephemeral-storage|hugepages-.+)|limits\.nvidia\.com/gpu"
@@ -47,7 +48,7 @@ def container(say: Say, value: Mapping[str, Any], route: Route, volumes: Collect
     """Checks a container or an init container; `volumes`: names of the pod's volumes."""
     image = value.get("image")
     if image is None:
-        say(route, "`image` is missing", key=True)
+        say.missing(route, "image")
     elif type(image) is str and not _IMAGE.fullmatch(image):
         message = f"{show(image)} is not an image"
         allowed = "registry/name:tag or registry/name@sha256:..."
@@ -56,7 +57,7 @@ def container(say: Say, value: Mapping[str, Any], route: Route, volumes: Collect
     _ports(say, value, route, host_network)
     _mounts(say, value, route, volumes)
     resources(say, mapping(value, "resources"), (*route, "resources"))
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+    for name in _PROBES:
         if name in value:
             _probe(say, mapping(value, name), (*route, name), name)
     for name in ("postStart", "preStop"):
@@ -104,7 +105,7 @@ def _source(say: Say, value: Mapping[str, Any], route: Route) -> None:
 
 def _reference(say: Say, value: Mapping[str, Any], route: Route) -> None:
     if "name" not in value:
-        say(route, "`name` is missing", key=True)
+        say.missing(route, "name")
     say.form((*route, "name"), value.get("name"), SUBDOMAIN)
 
 
@@ -139,15 +140,13 @@ def port_number(say: Say, value: Any, route: Route) -> None:
 
 
 def _mounts(say: Say, value: Mapping[str, Any], route: Route, volumes: Collection[str]) -> None:
-    from launcher.spec.values.problems import near
-
     for at, item in items(value, "volumeMounts", route):
         name, path = string(item, "name"), string(item, "mountPath")
         if name and name not in volumes:
             listed = ", ".join(sorted(volumes)) or "none"
             say((*at, "name"), f"the pod has no volume `{name}`{near(name, volumes)}", listed)
         if not path:
-            say(at, "`mountPath` is missing", key=True)
+            say.missing(at, "mountPath")
         elif not path.startswith("/") or ":" in path:
             message = f"{show(path)} is not a path to mount at"
             allowed = "an absolute path without a colon"
@@ -214,8 +213,8 @@ def _probe(say: Say, value: Mapping[str, Any], route: Route, name: str) -> None:
 def _handler(say: Say, value: Mapping[str, Any], route: Route, kinds: tuple[str, ...]) -> None:
     kind = say.one_of(value, route, kinds)
     if kind == "exec" and not mapping(value, kind).get("command"):
-        say((*route, kind), "`command` is missing", key=True)
-    for at, header in items(mapping(value, "httpGet"), "httpHeaders", (*route, "httpGet")):
+        say.missing((*route, kind), "command")
+    for at, header in items(value, "httpGet.httpHeaders", route):
         if not re.fullmatch(r"[-A-Za-z0-9]+", string(header, "name")):
             say((*at, "name"), f"{show(string(header, 'name'))} is not a header's name", "letters, digits and -")
     if kind in ("httpGet", "tcpSocket", "grpc"):
@@ -223,3 +222,75 @@ def _handler(say: Say, value: Mapping[str, Any], route: Route, kinds: tuple[str,
         port_number(say, port, (*route, kind, "port"))
         if type(port) is str:
             say.form((*route, kind, "port"), port, PORT)
+
+
+def container_fields(say: Say, value: Mapping[str, Any], route: Route, spec: Mapping[str, Any]) -> None:
+    """Checks a container of the pod `spec`."""
+    context, at = mapping(value, "securityContext"), (*route, "securityContext")
+    privileged = context.get("privileged") is True
+    if privileged and context.get("allowPrivilegeEscalation") is False:
+        say((*at, "allowPrivilegeEscalation"), "a privileged container has all privileges", "leave it out")
+    profiles(say, context, at)
+    _devices(say, value, route, spec)
+    if say.version < (1, 34):
+        _restarts(say, value, route)
+    for where, item in items(value, "resizePolicy", route):
+        if string(item, "resourceName") not in ("cpu", "memory"):
+            say((*where, "resourceName"), f"{show(item.get('resourceName'))} is not one of them", "cpu, memory")
+    for where, mount in items(value, "volumeMounts", route):
+        if string(mount, "mountPropagation") == "Bidirectional" and not privileged:
+            say((*where, "mountPropagation"), "Bidirectional is for privileged containers", "None, HostToContainer")
+        if string(mount, "recursiveReadOnly") not in ("", "Disabled") and mount.get("readOnly") is not True:
+            say((*where, "recursiveReadOnly"), "needs `readOnly: true`", "Disabled")
+    for where, source in items(value, "envFrom", route):
+        if "=" in string(source, "prefix"):
+            say((*where, "prefix"), f"{show(source['prefix'])} cannot begin a variable's name", "no =")
+    for name in _PROBES:
+        probe = mapping(value, name)
+        if name == "readinessProbe" and number(probe, "terminationGracePeriodSeconds") is not None:
+            say((*route, name, "terminationGracePeriodSeconds"), "is not for readiness probes", "leave it out")
+        else:
+            least(say, probe, (*route, name), {"terminationGracePeriodSeconds": 1})
+
+
+def _devices(say: Say, value: Mapping[str, Any], route: Route, spec: Mapping[str, Any]) -> None:
+    """Checks which claims of the pod a container uses."""
+    used, at = mapping(value, "resources"), (*route, "resources")
+    if say.version < (1, 34):
+        removed(say, used, ("claims",), at)
+        say = say.under(policies.NO_EFFECT)
+    claims = [string(item, "name") for _, item in items(spec, "resourceClaims")]
+    for where, item in items(used, "claims", at):
+        name = string(item, "name")
+        if name not in claims:
+            say((*where, "name"), f"the pod has no claim {show(name)}{near(name, claims)}", ", ".join(claims) or "none")
+
+
+def removed(say: Say, value: Mapping[str, Any], fields: Iterable[str], route: Route) -> None:
+    """Reports fields that the server removes before it looks at them: the gates DynamicResourceAllocation and
+    PodLevelResources are off by default before 1.34."""
+    for name in fields:
+        if name in value:
+            message = "is removed by Kubernetes 1.33, unless its administrator switched the feature on"
+            say((*route, name), message, "Kubernetes 1.34 or later", key=True, policy=policies.NO_EFFECT)
+
+
+def _restarts(say: Say, value: Mapping[str, Any], route: Route) -> None:
+    """Before 1.34 only an init container has a restart policy, and only Always."""
+    if "restartPolicy" not in value:
+        return
+    if "containers" in route:
+        say((*route, "restartPolicy"), "is only for init containers before Kubernetes 1.34", "leave it out", key=True)
+    elif (policy := string(value, "restartPolicy")) not in ("", "Always"):
+        say((*route, "restartPolicy"), f"{show(policy)} is not one of them", "Always")
+
+
+def profiles(say: Say, context: Mapping[str, Any], route: Route) -> None:
+    """Checks the seccomp and AppArmor profiles of a pod's or a container's security context."""
+    for name in ("seccompProfile", "appArmorProfile"):
+        profile = mapping(context, name)
+        local = string(profile, "type") == "Localhost"
+        if local and not string(profile, "localhostProfile"):
+            say.missing((*route, name), "localhostProfile", ", which Localhost needs")
+        elif not local and string(profile, "localhostProfile"):
+            say((*route, name, "localhostProfile"), "is only for `type: Localhost`", "leave it out")

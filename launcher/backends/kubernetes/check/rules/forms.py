@@ -4,7 +4,7 @@ rules."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -71,13 +71,18 @@ class Say:
         present = [name for name in fields if name in value]
         if len(present) == 1:
             return present[0]
-        message = (
-            f"has {' and '.join(f'`{name}`' for name in present)}"
-            if present
-            else "has none of the fields that say what it is"
-        )
+        named = " and ".join(f"`{name}`" for name in present)
+        message = f"has {named}" if present else "has none of the fields that say what it is"
         self(route, message, f"one of {shown or ', '.join(fields)}")
         return ""
+
+    def missing(self, route: Route, name: str, why: str = "", allowed: str = "", policy: str = "") -> None:
+        self(route, f"`{name}` is missing{why}", allowed, key=True, policy=policy)
+
+    def choice(self, route: Route, value: str, allowed: Collection[str], hint: str = "") -> None:
+        """Reports a text that is none of a few."""
+        if value not in allowed:
+            self(route, f"{show(value)} is not one of them{hint}", ", ".join(allowed))
 
 
 def mapping(value: Any, *path: str) -> dict[str, Any]:
@@ -87,20 +92,28 @@ def mapping(value: Any, *path: str) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def items(value: Any, key: str, route: Route) -> Iterator[tuple[Route, dict[str, Any]]]:
-    """The mappings of a list, each with its route."""
-    listed = value.get(key) if type(value) is dict else None
-    for index, item in enumerate(listed if type(listed) is list else ()):
-        if type(item) is dict:
-            yield (*route, key, index), item
+def _listed(value: Any, path: str, route: Route, kind: type) -> Iterator[tuple[Route, Any]]:
+    for key in path.split("."):
+        value, route = (value.get(key) if type(value) is dict else None), (*route, key)
+    for index, item in enumerate(value if type(value) is list else ()):
+        if type(item) is kind:
+            yield (*route, index), item
 
 
-def texts(value: Any, key: str, route: Route) -> Iterator[tuple[Route, str]]:
-    """The texts of a list, each with its route."""
-    listed = value.get(key) if type(value) is dict else None
-    for index, item in enumerate(listed if type(listed) is list else ()):
-        if type(item) is str:
-            yield (*route, key, index), item
+def items(value: Any, path: str, route: Route = ()) -> Iterator[tuple[Route, dict[str, Any]]]:
+    """The mappings of a list at a path of keys (`spec.volumes`), each with its route."""
+    return _listed(value, path, route, dict)
+
+
+def texts(value: Any, path: str, route: Route = ()) -> Iterator[tuple[Route, str]]:
+    """The texts of a list at a path of keys, each with its route."""
+    return _listed(value, path, route, str)
+
+
+def containers(spec: Any, route: Route = ()) -> Iterator[tuple[Route, dict[str, Any]]]:
+    """Every container of a pod's spec, each with its route."""
+    for part in ("initContainers", "containers"):
+        yield from items(spec, part, route)
 
 
 def string(value: Any, key: str) -> str:
@@ -163,14 +176,18 @@ def selector(say: Say, value: Any, route: Route) -> None:
     """A label selector: matchLabels, matchExpressions."""
     labels(say, mapping(value, "matchLabels"), (*route, "matchLabels"))
     for at, item in items(value, "matchExpressions", route):
-        qualified(say, string(item, "key"), (*at, "key"))
-        operator, values = string(item, "operator"), item.get("values")
-        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            say((*at, "operator"), f"{show(operator)} is not one of them", "In, NotIn, Exists, DoesNotExist")
-        elif operator in ("In", "NotIn") and not values:
-            say(at, f"{operator} needs `values`")
-        elif operator in ("Exists", "DoesNotExist") and values:
-            say((*at, "values"), f"{operator} takes no values")
+        say.choice((*at, "operator"), expression(say, item, at), ("In", "NotIn", "Exists", "DoesNotExist"))
+
+
+def expression(say: Say, value: Mapping[str, Any], route: Route) -> str:
+    """Checks an entry of matchExpressions, and returns its operator."""
+    qualified(say, string(value, "key"), (*route, "key"))
+    operator, values = string(value, "operator"), value.get("values")
+    if operator in ("In", "NotIn") and not values:
+        say(route, f"{operator} needs `values`")
+    elif operator in ("Exists", "DoesNotExist") and values:
+        say((*route, "values"), f"{operator} takes no values")
+    return operator
 
 
 def selects(chosen: Any, given: Mapping[str, Any]) -> bool:

@@ -25,9 +25,8 @@ from launcher.backends.kubernetes.check.rules.forms import (
     string,
     texts,
 )
-from launcher.backends.kubernetes.check.rules.jobsets import job_set
 from launcher.backends.kubernetes.check.rules.volumes import claim_spec
-from launcher.backends.kubernetes.check.rules.workloads import a_pod, cron_job, deployment, job
+from launcher.backends.kubernetes.check.rules.workloads import a_pod, cron_job, deployment, job, job_set
 from launcher.spec.values.problems import near, show
 from launcher.spec.values.source import Route
 
@@ -88,12 +87,12 @@ def service(say: Say, value: Mapping[str, Any]) -> None:
         if string(port, "name"):
             say.form((*at, "name"), port["name"], LABEL)
         elif len(ports) > 1:
-            say(at, "`name` is missing, which several ports need", key=True)
+            say.missing(at, "name", ", which several ports need")
 
 
 def role(say: Say, value: Mapping[str, Any]) -> None:
     cluster = value.get("kind") == "ClusterRole"
-    for at, rule in items(value, "rules", ()):
+    for at, rule in items(value, "rules"):
         if not rule.get("verbs"):
             say(at, "`verbs` is empty", "get, list, watch, create, update, patch, delete")
         if "nonResourceURLs" in rule:
@@ -104,7 +103,7 @@ def role(say: Say, value: Mapping[str, Any]) -> None:
         elif not rule.get("apiGroups"):
             say(at, "`apiGroups` is missing", '[""] for the core group', key=True)
         elif not rule.get("resources"):
-            say(at, "`resources` is missing", key=True)
+            say.missing(at, "resources")
 
 
 def binding(say: Say, value: Mapping[str, Any]) -> None:
@@ -116,12 +115,12 @@ def binding(say: Say, value: Mapping[str, Any]) -> None:
         say(("roleRef", "name"), "names no role")
     if string(ref, "apiGroup") not in ("", _RBAC):
         say(("roleRef", "apiGroup"), f"{show(ref.get('apiGroup'))} has no roles", _RBAC)
-    for at, subject in items(value, "subjects", ()):
+    for at, subject in items(value, "subjects"):
         kind, group = string(subject, "kind"), string(subject, "apiGroup")
         if kind == "ServiceAccount":
             say.form((*at, "name"), subject.get("name"), SUBDOMAIN)
             if allowed == kinds[:1] and not string(subject, "namespace"):
-                say(at, "`namespace` is missing, which a ServiceAccount needs", key=True)
+                say.missing(at, "namespace", ", which a ServiceAccount needs")
             if group:
                 say((*at, "apiGroup"), "a ServiceAccount is of the core group", '""')
         elif kind in ("User", "Group"):
@@ -136,7 +135,7 @@ def binding(say: Say, value: Mapping[str, Any]) -> None:
 def network_policy(say: Say, value: Mapping[str, Any]) -> None:
     spec = mapping(value, "spec")
     selector(say, spec.get("podSelector"), ("spec", "podSelector"))
-    types = [policy_type for _, policy_type in texts(spec, "policyTypes", ())]
+    types = [policy_type for _, policy_type in texts(spec, "policyTypes")]
     if len(types) > 2:
         say(("spec", "policyTypes"), f"has {len(types)} items", "Ingress, Egress, each once")
     for part, peers in (("ingress", "from"), ("egress", "to")):
@@ -198,7 +197,7 @@ def claim(say: Say, value: Mapping[str, Any]) -> None:
 def limit_range(say: Say, value: Mapping[str, Any]) -> None:
     order = ("min", "defaultRequest", "default", "max")
     seen: set[str] = set()
-    for at, limit in items(mapping(value, "spec"), "limits", ("spec",)):
+    for at, limit in items(value, "spec.limits"):
         kind = string(limit, "type")
         if kind in seen:
             say((*at, "type"), f"{show(kind)} is listed twice", "each type once")
@@ -315,7 +314,7 @@ def disruption_budget(say: Say, value: Mapping[str, Any]) -> None:
 def cluster_queue(say: Say, value: Mapping[str, Any]) -> None:
     """Kueue: every flavor of a group lists the covered resources in the same order."""
     seen: set[str] = set()
-    for at, group in items(mapping(value, "spec"), "resourceGroups", ("spec",)):
+    for at, group in items(value, "spec.resourceGroups"):
         covered = [name for _, name in texts(group, "coveredResources", at)]
         for where, name in texts(group, "coveredResources", at):
             if name in seen:

@@ -1,12 +1,13 @@
-"""A pod's spec: containers by name, volumes and their mounts, scheduling."""
+"""A pod's spec: containers by name, volumes and their mounts, scheduling, names, isolation."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from launcher.backends.kubernetes.check import policies
-from launcher.backends.kubernetes.check.rules.containers import container
+from launcher.backends.kubernetes.check.rules.containers import container, container_fields, profiles, removed
 from launcher.backends.kubernetes.check.rules.forms import (
     LABEL,
     SUBDOMAIN,
@@ -23,11 +24,11 @@ from launcher.backends.kubernetes.check.rules.forms import (
     string,
     texts,
 )
-from launcher.backends.kubernetes.check.rules.pod_fields import container_fields, pod_fields, profiles
 from launcher.backends.kubernetes.check.rules.volumes import volumes_of
 from launcher.spec.values.problems import show
 from launcher.spec.values.source import Route
 
+_CLAIM: Final = ("resourceClaimName", "resourceClaimTemplateName")
 MAX_ID: Final = (1 << 31) - 1  # of users, groups and seconds
 
 
@@ -38,7 +39,7 @@ def template(say: Say, value: Mapping[str, Any], route: Route, claims: Collectio
     labels(say, mapping(value, "metadata", "labels"), (*at, "labels"))
     annotation_sizes(say, mapping(value, "metadata", "annotations"), (*at, "annotations"))
     if "spec" not in value:
-        say(route, "`spec` is missing", key=True, policy=policy)
+        say.missing(route, "spec", policy=policy)
     pod(say.under(policy), mapping(value, "spec"), (*route, "spec"), claims)
 
 
@@ -86,7 +87,7 @@ def pod(say: Say, spec: Mapping[str, Any], route: Route, claims: Collection[str]
             say.form((*route, field), spec[field], LABEL)
     for at, value in items(spec, "imagePullSecrets", route):
         if not string(value, "name"):
-            say(at, "`name` is missing", key=True, policy=policies.NO_EFFECT)
+            say.missing(at, "name", policy=policies.NO_EFFECT)
     labels(say, mapping(spec, "nodeSelector"), (*route, "nodeSelector"))
     for at, value in items(spec, "tolerations", route):
         _toleration(say, value, at)
@@ -147,7 +148,7 @@ def _spread(say: Say, spec: Mapping[str, Any], route: Route) -> None:
         least(say, value, at, {"maxSkew": 1, "minDomains": 1})
         key = (string(value, "topologyKey"), string(value, "whenUnsatisfiable"))
         if not key[0]:
-            say(at, "`topologyKey` is missing", key=True)
+            say.missing(at, "topologyKey")
         else:
             qualified(say, key[0], (*at, "topologyKey"))
         if "minDomains" in value and key[1] != "DoNotSchedule":
@@ -197,7 +198,56 @@ def _terms(say: Say, term: Mapping[str, Any], route: Route) -> None:
 
 def _pod_term(say: Say, term: Mapping[str, Any], route: Route) -> None:
     if not string(term, "topologyKey"):
-        say(route, "`topologyKey` is missing", key=True)
+        say.missing(route, "topologyKey")
     else:
         qualified(say, string(term, "topologyKey"), (*route, "topologyKey"))
     selector(say, term.get("labelSelector"), (*route, "labelSelector"))
+
+
+def pod_fields(say: Say, spec: Mapping[str, Any], route: Route) -> None:
+    """Checks a pod's spec, but for its containers."""
+    if "ephemeralContainers" in spec:
+        say((*route, "ephemeralContainers"), "cannot be there from the beginning", "leave it out", key=True)
+    _names(say, spec, route)
+    if spec.get("shareProcessNamespace") is True and spec.get("hostPID") is True:
+        say((*route, "shareProcessNamespace"), "excludes hostPID", "one of them")
+    if spec.get("hostUsers") is False:
+        for name in ("hostNetwork", "hostPID", "hostIPC"):
+            if spec.get(name) is True:
+                say((*route, name), "excludes `hostUsers: false`", "one of them")
+    system = string(mapping(spec, "os"), "name")
+    if "os" in spec and system not in ("linux", "windows"):
+        say((*route, "os"), f"{show(system)} is not one of them", "linux, windows")
+    for at, item in items(spec, "schedulingGates", route):
+        qualified(say, string(item, "name"), (*at, "name"))
+    for at, item in items(spec, "readinessGates", route):
+        qualified(say, string(item, "conditionType"), (*at, "conditionType"))
+    if say.version < (1, 34):
+        removed(say, spec, ("resourceClaims", "resources"), route)
+        say = say.under(policies.NO_EFFECT)
+    for at, item in items(spec, "resourceClaims", route):
+        if not set(item) & set(_CLAIM):
+            say(at, "names no claim", f"one of {', '.join(_CLAIM)}", key=True)
+        elif set(_CLAIM) <= set(item):
+            say(at, f"has {' and '.join(_CLAIM)}", "one of them")
+
+
+def _names(say: Say, spec: Mapping[str, Any], route: Route) -> None:
+    """Name servers and host names."""
+    servers = list(texts(spec, "dnsConfig.nameservers", route))
+    if string(spec, "dnsPolicy") == "None" and not servers:
+        say((*route, "dnsPolicy"), "None needs the name servers", "dnsConfig.nameservers")
+    for at, server in servers:
+        _address(say, server, at)
+    for at, item in items(spec, "hostAliases", route):
+        _address(say, string(item, "ip"), (*at, "ip"))
+        for where, name in texts(item, "hostnames", at):
+            say.form(where, name, SUBDOMAIN)
+
+
+def _address(say: Say, text: str, route: Route) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if not text.replace(".", "").isdigit():  # older servers take leading zeros
+            say(route, f"{show(text)} is not an address", "10.0.0.10")

@@ -9,8 +9,16 @@ from typing import Any, Final
 from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
 from launcher.backends.kubernetes.check.rules.containers import resource_field
-from launcher.backends.kubernetes.check.rules.forms import DATA_KEY, LABEL, Say, items, mapping, number, string
-from launcher.backends.kubernetes.check.rules.pod_fields import volume_fields
+from launcher.backends.kubernetes.check.rules.forms import (
+    DATA_KEY,
+    LABEL,
+    SUBDOMAIN,
+    Say,
+    items,
+    mapping,
+    number,
+    string,
+)
 from launcher.spec.values.problems import show
 from launcher.spec.values.source import Route
 
@@ -53,7 +61,7 @@ def volumes_of(say: Say, spec: Mapping[str, Any], route: Route) -> dict[str, Rou
             say(where, f"`{_NEEDED[kind]}` is missing", key=True)
         elif kind == "ephemeral":
             if "volumeClaimTemplate" not in inside:
-                say(where, "`volumeClaimTemplate` is missing", key=True)
+                say.missing(where, "volumeClaimTemplate")
             else:
                 template = (*where, "volumeClaimTemplate", "spec")
                 claim_spec(say, mapping(inside, "volumeClaimTemplate", "spec"), template)
@@ -82,7 +90,7 @@ def _empty(say: Say, value: Mapping[str, Any], route: Route) -> None:
 
 def _projected(say: Say, value: Mapping[str, Any], route: Route, kind: str, paths: dict[str, Route]) -> None:
     if kind in ("configMap", "secret") and not string(value, "name"):
-        say(route, "`name` is missing", key=True)
+        say.missing(route, "name")
     if kind == "serviceAccountToken":
         _path(say, value, route, paths)
         seconds = number(value, "expirationSeconds")
@@ -117,7 +125,7 @@ def _files(
             elif source == "resourceFieldRef":
                 resource_field(say, mapping(item, source), (*at, source))
                 if not string(mapping(item, source), "containerName"):
-                    say((*at, source), "`containerName` is missing", key=True)
+                    say.missing((*at, source), "containerName")
 
 
 def _mode(say: Say, value: Mapping[str, Any], route: Route, name: str) -> None:
@@ -144,6 +152,27 @@ def claim_spec(say: Say, spec: Mapping[str, Any], route: Route) -> None:
         say(route, "`accessModes` is missing", MODES, key=True)
     size = mapping(spec, "resources", "requests").get("storage")
     if size is None:
-        say(route, "`resources.requests.storage` is missing", key=True)
+        say.missing(route, "resources.requests.storage")
     elif is_quantity(size) and nanos(size) <= 0:
         say((*route, "resources", "requests", "storage"), f"`{size}` holds nothing", "more than 0")
+
+
+def volume_fields(say: Say, kind: str, source: Mapping[str, Any], route: Route) -> None:
+    """Checks a volume's source that we do not render."""
+    if kind == "hostPath":
+        path = string(source, "path")
+        if not path or ".." in path.split("/"):
+            say((*route, "path"), f"{show(path)} is not a path of the host", "a path without ..")
+    elif kind == "nfs":
+        if not string(source, "server"):
+            say.missing(route, "server")
+        if not string(source, "path").startswith("/"):
+            say(
+                (*route, "path"), f"{show(string(source, 'path'))} is not an absolute path", "a path that begins with /"
+            )
+    elif kind == "csi":
+        driver = string(source, "driver")
+        if not driver:
+            say.missing(route, "driver")
+        else:
+            say.form((*route, "driver"), driver.lower(), SUBDOMAIN._replace(most=63))

@@ -14,12 +14,17 @@ from typing import Any, Final
 
 from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import validate
+from launcher.backends.kubernetes.check.differences import differences
 from launcher.backends.kubernetes.check.files import ManifestFiles, read
+from launcher.backends.kubernetes.check.gitops import (
+    CARRIERS,
+    LintedObject,
+    LintLine,
+    application,
+    kustomizations,
+    runs,
+)
 from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
-from launcher.backends.kubernetes.compare.differences import differences
-from launcher.backends.kubernetes.lint import runs as lint_runs
-from launcher.backends.kubernetes.lint import sync as lint_sync
-from launcher.backends.kubernetes.lint.runs import CARRIERS, LintedObject, LintLine
 from launcher.spec.device_names import refusal
 from launcher.spec.secrets.tokens import has_token
 from launcher.spec.values.problems import Problems, show
@@ -56,17 +61,17 @@ def lint(
         if why := refusal(file):
             lines.add(LintLine(file, 0, "error", why, "another name"))
     looks = _looks(documents, manifests, lines)
-    folders = {Path(look.document.file).parent.name for look in looks if look.kind in lint_runs.CARRIERS}
+    folders = {Path(look.document.file).parent.name for look in looks if look.kind in CARRIERS}
     for look in looks:
         if reason := validate.passed_over(look.value, version):
             look.say("note", (), f"{look.value['kind']} of {look.value['apiVersion']} is passed over: {reason}", "")
         _secrets(look)
         _images(look, catalogue)
-        lint_sync.application(look, folders)
-    lint_runs.runs(looks)
-    carriers = [Path(look.document.file) for look in looks if look.kind in lint_runs.CARRIERS]
+        application(look, folders)
+    runs(looks)
+    carriers = [Path(look.document.file) for look in looks if look.kind in CARRIERS]
     above = {name: text for name, text in manifests.kustomizations.items() if _is_above(name, carriers)}
-    lint_sync.kustomizations(read(above, Problems()), lines)
+    kustomizations(read(above, Problems()), lines)
     if before is not None:
         compared(looks, _looks(read(before.objects, Problems()), before, lines))
     return sorted(lines)
