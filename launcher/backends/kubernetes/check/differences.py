@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from launcher.backends.kubernetes import names
+from launcher.backends.kubernetes.check.forms import mapping
 from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
-from launcher.backends.kubernetes.check.rules.forms import mapping
 from launcher.spec.values.problems import show
 from launcher.spec.values.source import Route
 

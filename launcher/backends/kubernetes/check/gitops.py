@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.check.rules.forms import items, mapping, string, texts
+from launcher.backends.kubernetes.check.forms import items, mapping, string, texts
 from launcher.decoding import decode
 from launcher.protocol.decide import GONE_FOR_GOOD
 from launcher.spec.secrets.tokens import mask

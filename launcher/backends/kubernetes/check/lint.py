@@ -16,6 +16,7 @@ from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import validate
 from launcher.backends.kubernetes.check.differences import differences
 from launcher.backends.kubernetes.check.files import ManifestFiles, read
+from launcher.backends.kubernetes.check.forms import items, mapping, string
 from launcher.backends.kubernetes.check.gitops import (
     CARRIERS,
     LintedObject,
@@ -24,7 +25,6 @@ from launcher.backends.kubernetes.check.gitops import (
     kustomizations,
     runs,
 )
-from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
 from launcher.spec.device_names import refusal
 from launcher.spec.secrets.tokens import has_token
 from launcher.spec.values.problems import Problems, show
