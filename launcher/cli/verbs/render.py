@@ -77,7 +77,7 @@ def newer_images(group: Group, profile: Profile, folder: Path | None, documents:
         return
     from launcher.spec.hashing import run_id
     from launcher.spec.images.newer_images import only_images_differ
-    from launcher.userdata.newest_runs import newest
+    from launcher.userdata.submits import newest
 
     there = list(_earlier([folder / name for name in documents])) if folder is not None else []
     for job in group.runs:
