@@ -25,7 +25,7 @@ from launcher.errors import BadInput, NoCapacity, NotFound
 if TYPE_CHECKING:  # each function imports what it needs, so that `from launcher import load` stays fast
     from launcher.selection.select import Selection
     from launcher.spec.profile import Profile
-    from launcher.spec.read.loaded import Loaded
+    from launcher.spec.read.load import Loaded
     from launcher.spec.resolve.group import Group
     from launcher.store.base import Store
     from launcher.verbs.cancel import Cancelled

@@ -14,7 +14,7 @@ from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.arguments import parse_labels
 from launcher.cli.printing import output
-from launcher.cli.printing.records import record
+from launcher.cli.printing.output import record
 from launcher.cli.printing.units import duration, steps
 from launcher.errors import BadInput
 

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         print(safe_text.line(f"launcher wait: {line.run} {line.state}: {line.detail}"), file=sys.stderr)
     unfinished = [line for line in lines if not line.final and not line.repair and line.state != DAMAGED]
     if args.output == "json":
-        from launcher.cli.printing.records import record
+        from launcher.cli.printing.output import record
         from launcher.verbs.groups import groups_of_some
 
         groups = groups_of_some(store, [line for line in lines if line.run not in chosen.group_of])
