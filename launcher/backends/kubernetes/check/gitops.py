@@ -201,6 +201,9 @@ FLUX: Final = "kustomize.toolkit.fluxcd.io"
 _KILLS: Final = ("Replace=true", "Force=true")
 _WHY: Final = "deletes a running job to make it again"
 _PRUNES: Final = "prunes without asking: a file that is removed takes its running job with it"
+_CHANGES: Final = (
+    *("images", "namePrefix", "nameSuffix", "replicas", "patches", "patchesStrategicMerge", "patchesJson6902"),
+)
 # fields of a kustomization that do not change the rendered objects
 _HARMLESS: Final = ("apiVersion", "kind", "metadata", "resources", "components", "openapi", "sortOptions")
 
@@ -312,15 +315,7 @@ def kustomizations(documents: Sequence[YamlDocument], lines: set[LintLine]) -> N
             if name in _HARMLESS or (name == "patches" and not value[name]):
                 continue
             file, line, _ = document.place((name,), key=True)
-            if name in (
-                "images",
-                "namePrefix",
-                "nameSuffix",
-                "replicas",
-                "patches",
-                "patchesStrategicMerge",
-                "patchesJson6902",
-            ):
+            if name in _CHANGES:
                 message = f"{show(name)} changes objects after their hash was made, so the names no longer match"
                 lines.add(LintLine(file, line, "error", message, "change the jobs, and render them again"))
             elif name not in ("configMapGenerator", "secretGenerator", "generatorOptions"):

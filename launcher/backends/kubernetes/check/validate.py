@@ -136,7 +136,7 @@ def _findings(
     group = api.rpartition("/")[0] if isinstance(api, str) else ""
     if group in OTHERS:
         return []
-    if api is None and "kind" not in value and looks_like_job(value):
+    if api is None and value.get("kind") is None and looks_like_job(value):
         told = "manifests; `launcher render` makes one of a job, `launcher submit --dry-run` checks the job"
         return [SchemaFinding((), "is a job, not a manifest", told)]
     absent = [field for field in ("apiVersion", "kind") if not isinstance(value.get(field), str)]
@@ -149,7 +149,7 @@ def _findings(
     results: SchemaFindings = []
     compiler.named(name)(value, (), results)
     if policy.patch:
-        results += _inner(value, compiler, results, version)
+        results += _inner(value, compiler, results, version, whole=False)
         return [item for item in results if not item.what.endswith("` is missing") and not _directive(item)]
     say = Say(results, numbers(version))
     _metadata(say, value, f"{api}/{kind}" in known.cluster, kind)
@@ -206,9 +206,11 @@ def templates(value: Mapping[str, Any]) -> Iterator[tuple[Route, Mapping[str, An
             yield (*at, "template", "spec", "template"), mapping(job, "template", "spec", "template")
 
 
-def _inner(value: Mapping[str, Any], compiler: Compiler, found: SchemaFindings, version: str) -> SchemaFindings:
+def _inner(
+    value: Mapping[str, Any], compiler: Compiler, found: SchemaFindings, version: str, *, whole: bool = True
+) -> SchemaFindings:
     """Errors in the Jobs inside a JobSet. The JobSet's schema and its webhook take what a Job's refuse, and then the
-    cluster refuses each such Job."""
+    cluster refuses each such Job. `whole`: it is no part of an object."""
     more: SchemaFindings = []
     for at, job in items(value, "spec.replicatedJobs") if value.get("kind") == "JobSet" else ():
         route, spec = (*at, "template", "spec"), mapping(job, "template").get("spec")
@@ -217,9 +219,12 @@ def _inner(value: Mapping[str, Any], compiler: Compiler, found: SchemaFindings, 
             if pods and not string(pods, "restartPolicy"):  # JobSet's default
                 spec = spec | {"template": spec["template"] | {"spec": pods | {"restartPolicy": "OnFailure"}}}
             compiler.named("io.k8s.api.batch.v1.JobSpec")(spec, route, more)
-            mounts(Say(more, numbers(version), (*route, "template", "spec")), pods)
-    reported = {item.route for item in found}
-    more = [_judged(item, "Job", numbers(version)) for item in more if item.judged or item.route not in reported]
+            if whole:
+                mounts(Say(more, numbers(version), (*route, "template", "spec")), pods)
+    said = {(item.route, item.what) for item in found}
+    routes = {item.route for item in found}
+    more = [item for item in more if (item.route, item.what) not in said and (item.judged or item.route not in routes)]
+    more = [_judged(item, "Job", numbers(version)) for item in more]
     return [item if item.policy else item._replace(policy=policies.NEVER_STARTS) for item in more]
 
 
