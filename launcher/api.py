@@ -25,7 +25,7 @@ from launcher.errors import BadInput, NoCapacity, NotFound
 if TYPE_CHECKING:  # each function imports what it needs, so that `from launcher import load` stays fast
     from launcher.selection.select import Selection
     from launcher.spec.profile import Profile
-    from launcher.spec.read.loaded import Loaded
+    from launcher.spec.read.load import Loaded
     from launcher.spec.resolve.group import Group
     from launcher.store.base import Store
     from launcher.verbs.cancel import Cancelled
@@ -177,10 +177,10 @@ def submit(
     from launcher.spec.resolve.blocks import check_wait, of_machine
     from launcher.spec.resolve.group import with_positions
     from launcher.store import open_store
-    from launcher.store.known_stores import memory
+    from launcher.store.opening import memory
     from launcher.userdata.cluster_contexts import remember
-    from launcher.userdata.interrupted_submits import folder
-    from launcher.userdata.newest_runs import remember as keep_newest
+    from launcher.userdata.submits import folder
+    from launcher.userdata.submits import remember as keep_newest
     from launcher.verbs.estimate import check_price, plan_ceiling
     from launcher.verbs.submit import Submitted
     from launcher.verbs.submit import submit as send
@@ -411,7 +411,7 @@ def _chosen(
 ) -> tuple[Store, Profile, Selection | None]:
     """The store, the profile, and the runs that `names` means; `Jobs` use their own store."""
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.verbs.applied import select_runs
 
     given: list[str | Jobs] = [] if names is None else [names] if isinstance(names, str | Jobs) else list(names)

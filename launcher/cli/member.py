@@ -50,8 +50,8 @@ def choose(args: argparse.Namespace) -> Chosen:
     from launcher.protocol.read import read_run
     from launcher.spec.hashing import decode_job
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
     from launcher.store.layout import RunKeys
+    from launcher.store.opening import open_known
     from launcher.verbs.applied import select_runs
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)

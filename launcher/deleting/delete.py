@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from launcher.deleting.choose import find_needed, unread_needs
-from launcher.deleting.intent import Intent, sweep, user
+from launcher.deleting.guard import Intent, sweep, user
 from launcher.deleting.plan import DeletionPlan, StoredCheckpoint, UnusedOverlay
 from launcher.deleting.survey import Known, glance
 from launcher.deleting.unreferenced import deletion_order

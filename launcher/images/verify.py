@@ -1,4 +1,8 @@
-"""`launcher images verify`: checks that an image matches these sources, and that jobs get its digest."""
+"""`launcher images verify`: checks that an image matches these sources, that jobs get its digest, that it is signed.
+
+A release's images are signed by the workflow that made it, without a key that somebody could lose: the signature names
+the workflow. Images of one's own are signed with a key pair. The program cosign is asked.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,12 @@ from launcher.spec.images.definition import Definition, select
 
 if TYPE_CHECKING:
     from launcher.images.engine import Engine
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+from launcher.errors import BadInput
 
 
 def pushed_entry(entries: Mapping[str, CatalogueEntry], name: str) -> CatalogueEntry:
@@ -60,3 +70,36 @@ def held(root: Path, engine: Engine, reference: str, entries: Mapping[str, Catal
         if digests and entry.reference not in digests:
             return False, f"wrong digest: {reference} is {digests[0]}, the catalogue has {entry.reference}"
     return True, f"{reference} is {title} {version}, as the sources here make it; {details['Id']}"
+
+
+ISSUER: Final = "https://token.actions.githubusercontent.com"  # says that a workflow of GitHub asked for the signature
+INSTALL: Final = "checking a signature needs the program `cosign` on the PATH (version 3)"
+
+
+def check_signature(reference: str, key: Path | None, signer: str) -> tuple[bool, str]:
+    """(whether it is signed as it should be, one line). `key`: the file of a public key; without it `signer` is whom
+    the signature must name. Raises BadInput where there is no cosign or no key."""
+    if shutil.which("cosign") is None:
+        raise BadInput(INSTALL)
+    if key is not None and not key.is_file():
+        raise BadInput(f"--key: there is no file {key}; allowed: the public key of `cosign generate-key-pair`")
+    # with a key of one's own nobody has to have told a public log
+    who = ["--certificate-identity", signer, "--certificate-oidc-issuer", ISSUER]
+    by = ["--key", str(key), "--insecure-ignore-tlog=true"] if key is not None else who
+    for what, words in (
+        ("signature", ["verify"]),
+        ("bill of materials", ["verify-attestation", "--type", "cyclonedx"]),
+    ):
+        if why := _refused([*words, *by, reference]):
+            return False, f"{reference}: its {what} was not verified: {why}"
+    return True, f"{reference} and its bill of materials are signed by {key or signer}"
+
+
+def _refused(words: Sequence[str]) -> str:
+    """Why cosign refuses; empty where it does not."""
+    done = subprocess.run(["cosign", *words], capture_output=True, text=True, check=False)
+    if not done.returncode:
+        return ""
+    lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+    said = next((line for line in reversed(lines) if line.startswith("Error:")), lines[-1] if lines else "")
+    return said.removeprefix("Error:").strip() or f"cosign ended with exit code {done.returncode}"

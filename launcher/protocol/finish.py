@@ -1,5 +1,9 @@
-"""Writes the end of a run: any process that sees that a run has ended, and that its record is missing, writes it.
-`decide.finish` says when."""
+"""Writes the end of a run, and its move to the next of its backends.
+
+Any process that sees that a run has ended, and that its record is missing, writes it: `decide.finish` says when. A move
+is the claim of the next attempt (docs/explanation/protocol.md, Moving a run). Who puts it then ends the run's object on
+the backend that it leaves and submits it to the next: `launcher.verbs.move`.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,18 @@ from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_events, read_run, unlisted
-from launcher.protocol.records import Beat, Event, HeldAttempt, Placement, Result, Resumed, ShownResult
+from launcher.protocol.records import Beat, Claim, Event, HeldAttempt, Placement, Result, Resumed, ShownResult
+from launcher.protocol.steps import Move
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import MAX_BRIEF_ATTEMPTS, Reason
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import ResolvedJob
+from launcher.spec.turns import order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys, work_run
 from launcher.store.paths import LISTED
+from launcher.version import __version__
 
 # why a run that GitOps applied is cancelled without `launcher cancel`
 REMOVED: Final = (
@@ -239,3 +246,30 @@ def complete_works(store: Store, job: ResolvedJob, result: Result, run: str) -> 
 def _record_work(store: Store, job: ResolvedJob, result: Result, run: str) -> None:
     if result.outcome == "succeeded" and result.adopted is None:
         store.create(work_run(work_hash(job), run), msgspec.json.encode(result))
+
+
+NOWHERE = "nowhere"  # the kind of placement of a claim in which nothing computes
+
+
+def put_move(store: Store, view: RunView, step: Move, why: str) -> str:
+    """Creates the claim that moves a run. Returns the backend to which it has moved; "" if another claim of that
+    attempt came first: the run was moved by somebody else, or its backend has started it again."""
+    job = view.job
+    assert job is not None
+    target = order(job)[view.turn + 1]
+    claim = Claim(Placement(NOWHERE, ""), uuid4().hex, time.time(), __version__, moved_to=target, why=why)
+    key = RunKeys(view.run).attempt(step.attempt).claim(job.members()[0])
+    return target if store.create(key, msgspec.json.encode(claim)) else ""
+
+
+def move_on(
+    store: Store, run: str, turn: int, here: Here, dead: Here = nowhere, evidence: Reason | None = None, why: str = ""
+) -> str:
+    """Moves a run of which a backend has nothing left, if the protocol says so. `turn`: of that backend; the rest is as
+    in `finish`. Returns the next backend; "" if the run stays. Raises NotFound, Unreachable."""
+    view = read_run(store, run, full=False)
+    if view.job is None or view.turn != turn:
+        return ""
+    own = is_own_placement(view, here)
+    step = decide.move(onlookers(view, view.job, dead), False if own else None, evidence if own else None, own=own)
+    return put_move(store, view, step, why or str(step.reason)) if step is not None else ""

@@ -1,6 +1,6 @@
 """Move: a run that was preempted or has no place goes on at the next of its backends, from its last checkpoint.
 
-First the claim that moves it (`launcher.protocol.moving`), then its objects on the backends that it has left are ended,
+First the claim that moves it (`launcher.protocol.finish`), then its objects on the backends that it has left are ended,
 then it is submitted. Whoever dies in between leaves a claim from which the next `move` or `reap` goes on.
 """
 
@@ -13,8 +13,7 @@ from typing import Final
 from launcher.backends.base import Backend, SentParts
 from launcher.errors import BadInput, Conflict, NoCapacity, NotFound, SlipwayError
 from launcher.protocol import decide
-from launcher.protocol.finish import onlookers
-from launcher.protocol.moving import put_move
+from launcher.protocol.finish import onlookers, put_move
 from launcher.protocol.read import read_run
 from launcher.protocol.steps import Move
 from launcher.protocol.view import RunView

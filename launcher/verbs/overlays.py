@@ -24,7 +24,7 @@ from launcher.spec.resolve.group import Group
 from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.transfer import file_pieces
-from launcher.userdata.newest_runs import newest
+from launcher.userdata.submits import newest
 
 LISTED: Final = 20_000  # files of an overlay that its note lists, at most
 RENEWED: Final = 86400.0  # seconds after which a push uploads an overlay again; far below the grace of `launcher gc`

@@ -33,8 +33,8 @@ from launcher.store.layout import RUNS, WORKS, RunKeys, work_run
 from launcher.store.proof import runs_of
 from launcher.userdata.cache import Cache
 from launcher.userdata.cluster_contexts import reached
-from launcher.userdata.interrupted_submits import repair
 from launcher.userdata.record_cache import Memory
+from launcher.userdata.submits import repair
 from launcher.verbs.applied import listed_by_gitops
 from launcher.verbs.quick_read import quick_read
 

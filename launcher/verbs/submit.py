@@ -26,11 +26,9 @@ from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
-from launcher.store.known_stores import entry, marked
-from launcher.store.opening import make_store
-from launcher.userdata.interrupted_submits import noted
-from launcher.verbs.compare_ended import compare_ended
-from launcher.verbs.submit_steps import PARALLEL, GroupSubmit, PendingRun, read_pending, upload
+from launcher.store.opening import entry, make_store, marked
+from launcher.userdata.submits import noted
+from launcher.verbs.submit_steps import PARALLEL, GroupSubmit, PendingRun, compare_ended, read_pending, upload
 from launcher.verbs.submit_steps import Submitted as Submitted
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ def submit(
     overlays  digest -> what the jobs name and the store may lack: code overlays, Python environments
     checked   folder that remembers which stores were found sound, so that each is checked once; None: not checked
     plan      only says what would be done; writes nothing
-    notes     folder that remembers a submit until its end (launcher.userdata.interrupted_submits); None: none does
+    notes     folder that remembers a submit until its end (launcher.userdata.submits); None: none does
     ceiling   what the runs may cost together; None: what an earlier submit of this group said, if any did
     tell      is given a line for each new run that only its code, image or packages make another one than the newest of
               its name; `environment`: this machine's packages, where the jobs run with them

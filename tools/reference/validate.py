@@ -8,7 +8,7 @@ from typing import Final
 
 from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import policies
-from launcher.backends.kubernetes.check.rules.objects import RULES
+from launcher.backends.kubernetes.check.rules import has_rules
 from tests.unit.kubernetes_validate.verdicts import manifests, ours, verdicts
 
 HEAD: Final = """\
@@ -21,7 +21,7 @@ HEAD: Final = """\
 1. **Schemas**: fields, types and values of every stable kind of Kubernetes, and of the operators below.
 2. **Rules** of the server that are in no schema, for the kinds that the launcher renders or `k8s/` ships:
    {ruled}.
-   Of another kind of Kubernetes only the schema is checked.
+   Of another kind of Kubernetes the schema is checked, and the rules of the parts that these kinds have too.
 3. **House policies**: what this project asks for and a cluster does not. The message names the policy.
    `--without POLICY` switches one off, `--without all` all of them.
 
@@ -66,8 +66,11 @@ def page() -> str:
 
 
 def _ruled() -> str:
-    kinds = ", ".join(sorted(rule.rpartition("/")[2] for rule in RULES))
-    return "\n   ".join(textwrap.wrap(kinds, 116))
+    return "\n   ".join(textwrap.wrap(", ".join(sorted(_ruled_kinds())), 116))
+
+
+def _ruled_kinds() -> set[str]:
+    return {name.rpartition("/")[2] for name, definition in schemas.load().kinds.items() if has_rules(definition)}
 
 
 def _versions() -> str:
@@ -103,7 +106,7 @@ def _table() -> str:
         else:
             verdict = "says less" if answer == "takes" else "refuses more"
         counts.setdefault(manifest.kind, Counter())[verdict] += 1
-    ruled = {name.rpartition("/")[2] for name in RULES}
+    ruled = _ruled_kinds()
     columns = ("agree", "says less", "refuses more", "passed over")
     total = Counter({column: sum(row[column] for row in counts.values()) for column in columns})
     lines = [

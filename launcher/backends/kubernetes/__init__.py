@@ -4,10 +4,9 @@ names, objects, schemas   names of labels and mounts; kinds and addresses of obj
 api, identity, connection  requests to the API server; which cluster it is; the cluster and namespace of a job
 backend                   the Backend that the verbs call; creating, deleting: what submit creates and cancel deletes
 render/                   what an object looks like: pure
-check/                    whether a cluster accepts it: schemas, rules, and the questions before a submit
+check/                    judges objects: does a cluster accept one, does it run what its jobs say; folders in Git
 watch/                    the state of our runs in a cluster, and what it means
 enter/                    live output, commands and ports of a run's pods
-lint/                     errors in a folder of rendered jobs in Git
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class KubernetesBackend(Connection):
 
     def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
         """The handles of those runs that exist. Raises Conflict when an object runs something else than its jobs."""
-        from launcher.backends.kubernetes.compare.carried import refuse_changed
+        from launcher.backends.kubernetes.check.carried import refuse_changed
 
         handles = self.looking.find(runs)
         missing = [run for run in runs if run not in handles]
@@ -152,7 +152,7 @@ class KubernetesBackend(Connection):
     def compare_ended(self, runs: Collection[str]) -> None:
         """Raises Conflict when the object of a run that has ended ran something else than its jobs. An object that is
         gone says nothing."""
-        from launcher.backends.kubernetes.compare.carried import refuse_results
+        from launcher.backends.kubernetes.check.carried import refuse_results
 
         try:
             handles = dict(self.looking.find(runs))

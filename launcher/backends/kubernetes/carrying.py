@@ -13,7 +13,7 @@ import msgspec
 from launcher.backends.base import CarriedRun
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, Api, ApiRefused
-from launcher.backends.kubernetes.compare.carried import inspect_there, runs_of, told
+from launcher.backends.kubernetes.check.carried import inspect_there, runs_of, told
 from launcher.backends.kubernetes.connection import Connection
 from launcher.backends.kubernetes.objects import CARRIERS, Kind, Metadata, handle
 from launcher.backends.kubernetes.watch.snapshot import NAME

@@ -18,7 +18,7 @@ import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import ONLY_METADATA, Api, ApiAnswer, ApiRefused
-from launcher.backends.kubernetes.compare.carried import refuse_changed
+from launcher.backends.kubernetes.check.carried import refuse_changed
 from launcher.backends.kubernetes.connection import version_of
 from launcher.backends.kubernetes.objects import JOB_SET, OWNED, POD_GROUP, Metadata, ObjectDocument, RenderedFile, bare
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable

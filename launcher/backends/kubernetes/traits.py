@@ -104,7 +104,7 @@ _FABRIC: Final = Struct(
 _REVIEWED_FABRIC: Final = Reviewed(_FABRIC, "launcher.backends.kubernetes.render.accelerators:review")
 _PARAMETER: Final = Text("a parameter", LABEL, "letters, digits, -, _ and . within", 63)
 _PATCH: Final = Reviewed(
-    AnyMapping("a patch of a pod", one_reading=True), "launcher.backends.kubernetes.patches:review"
+    AnyMapping("a patch of a pod", one_reading=True), "launcher.backends.kubernetes.check.patches:review"
 )
 
 TRAITS: Final = Traits(

@@ -109,7 +109,7 @@ class Follower:
         """Prints a change of a run as JSON."""
         import json
 
-        from launcher.cli.printing.records import record
+        from launcher.cli.printing.output import record
 
         assert run.line is not None
         document = record(run.line, run.name, self.group_of.get(run.run))

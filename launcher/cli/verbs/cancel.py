@@ -27,8 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
     from launcher.store.layout import RUNS
+    from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
     from launcher.userdata.record_cache import Memory
     from launcher.verbs.applied import select_runs, write_all

@@ -64,7 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
 
     if args.job and (args.names or args.label or args.by):
         raise BadInput("--job is about jobs that were not submitted; it takes no NAME, --label or --by")
@@ -125,7 +125,7 @@ def _most(one: JobEstimate) -> str:
 def _earlier(url: str, names: set[str]) -> dict[str, list[float]]:
     """Name -> for how many seconds each of the job's runs that succeeded held its machines. Nothing where the store
     cannot be read: prices need none."""
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.status import list_runs, read_lines
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.spec.hashing import work_hash
     from launcher.spec.profile import load_profile
     from launcher.spec.resolve.explain import MISSING, differences
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
     texts = [args.a, args.b]

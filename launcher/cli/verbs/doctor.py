@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.cli.printing.tables import room
+    from launcher.cli.printing.output import room
     from launcher.verbs.doctor import diagnose
 
     code = 0

@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.verbs.gather import gather
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)

@@ -61,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.deleting.choose import DeletionSelection
     from launcher.deleting.plan import plan_gc
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import marked, memory, open_known
-    from launcher.store.opening import make_store
+    from launcher.store.opening import make_store, marked, memory, open_known
 
     if args.keep is not None and args.keep < 0:
         raise BadInput(f"--keep: {args.keep} is not a number of runs; allowed: 0 or more")

@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.cli.printing.units import duration
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
     from launcher.userdata.record_cache import Memory
     from launcher.verbs.groups import jobs_of, read_groups, states_of

@@ -360,7 +360,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from launcher.images import signature, verify
+    from launcher.images import verify
     from launcher.images.engine import Engine
     from launcher.spec.images import catalogue
     from launcher.spec.images.definition import names
@@ -378,7 +378,7 @@ def _verify(args: argparse.Namespace) -> int:
     else:
         right, text = verify.held(root, Engine(), name, entries)
     if right and (args.key is not None or signer):
-        right, signed = signature.check(reference, args.key, signer)
+        right, signed = verify.check_signature(reference, args.key, signer)
         text = f"{text}; {signed}"
     elif right:
         text = f"{text}; no signature was looked for: --key FILE or --signer IDENTITY says whose"

@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.backends.kubernetes.check.files import gather
-    from launcher.backends.kubernetes.lint.lint import lint
+    from launcher.backends.kubernetes.check.lint import lint
     from launcher.spec.profile import load_profile
 
     profile = load_profile(Path.cwd(), args.profile, os.environ)

@@ -45,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.cli.printing.tailing import Feed, MemberFilter, follow
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.verbs.applied import select_runs
     from launcher.verbs.status import backends
 

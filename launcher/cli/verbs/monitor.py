@@ -91,7 +91,7 @@ def _port(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     from launcher.install import install
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
 
     try:
         from launcher.monitor.server.entry import EntryCodes, opened_in_browser

@@ -44,7 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.notify import Notified, Notifier, secret_reader, trial_notice
 

@@ -35,8 +35,7 @@ def run(args: argparse.Namespace) -> int:
             emit([], args.output)
         return 0
     from launcher.store import layout, open_store
-    from launcher.store.known_stores import marked, memory
-    from launcher.store.opening import make_store
+    from launcher.store.opening import make_store, marked, memory
     from launcher.verbs.overlays import push_overlays
     from launcher.verbs.submit import check_store
 

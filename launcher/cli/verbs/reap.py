@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.backends.base import backend
     from launcher.errors import Unreachable
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.leftovers import Reaped
     from launcher.verbs.reap import reap

@@ -77,7 +77,7 @@ def newer_images(group: Group, profile: Profile, folder: Path | None, documents:
         return
     from launcher.spec.hashing import run_id
     from launcher.spec.images.newer_images import only_images_differ
-    from launcher.userdata.newest_runs import newest
+    from launcher.userdata.submits import newest
 
     there = list(_earlier([folder / name for name in documents])) if folder is not None else []
     for job in group.runs:
@@ -91,7 +91,7 @@ def _earlier(files: Iterable[Path]) -> Iterator[ResolvedJob]:
     """The jobs in the files beside new ones that are called the same but for the hash."""
     stems = {file.with_name(file.stem.rpartition("-")[0]) for file in files if not file.exists()}
     for other in sorted(file for stem in stems for file in stem.parent.glob(f"{stem.name}-{'[0-9a-f]' * 12}.yaml")):
-        from launcher.backends.kubernetes.compare.carried import jobs_of_file
+        from launcher.backends.kubernetes.check.carried import jobs_of_file
 
         yield from jobs_of_file(other.read_text(encoding="utf-8", errors="replace"))
 

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.report.plots import write_plots
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.results.rows import auto_compare, by_depth, load_files, load_rows
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
 
     if args.output == "parquet" and args.file is None and sys.stdout.isatty():
         raise BadInput("-o parquet cannot be printed on a terminal: give --file OUT")

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.backends.base import images_of
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.verbs.retry import retry
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)

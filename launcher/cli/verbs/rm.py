@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.deleting.plan import check_named, plan_rm
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
 
     store = open_known(load_profile(Path.cwd(), args.profile, os.environ, store=args.store).store)
     runs = select(store, args.names).runs

@@ -120,7 +120,7 @@ def _show(profile: Profile, run: str, options: str) -> int:
     from launcher.cli.printing.tailing import Feed, MemberFilter, follow
     from launcher.cli.printing.units import duration
     from launcher.cli.verbs.logs import source
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.verbs.status import backends, read_line
 
     store, backend_of = open_known(profile.store), backends(profile)

@@ -14,7 +14,7 @@ from launcher import safe_text
 from launcher.cli import arguments
 from launcher.cli.arguments import parse_labels
 from launcher.cli.printing import output
-from launcher.cli.printing.records import record
+from launcher.cli.printing.output import record
 from launcher.cli.printing.units import duration, steps
 from launcher.errors import BadInput
 
@@ -57,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import Selection
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import select_runs, write_all
@@ -180,7 +180,7 @@ def _place(line: Any) -> str:
 def print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str], others: Collection[str] = ()) -> None:
     """Prints the table. On a terminal it fits, states have colours and empty columns are left out; elsewhere they
     stay, so that scripts find them. `others`: runs that are not shown, from which a shortened id must differ."""
-    from launcher.cli.printing.tables import room
+    from launcher.cli.printing.output import room
 
     width = room()
     if width is not None:

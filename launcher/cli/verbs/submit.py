@@ -49,7 +49,7 @@ def again(args: argparse.Namespace) -> int:
     """Completes an interrupted submit: gives the runs that have a job.json to their backend."""
     from launcher.spec.profile import load_profile
     from launcher.store import open_store
-    from launcher.userdata.interrupted_submits import jobs_of
+    from launcher.userdata.submits import jobs_of
     from launcher.verbs.retry import group_of
 
     if args.paths or args.overrides or args.backend or args.fresh:
@@ -122,7 +122,7 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
         raise RunFailed(str(failed))
     if follow:
         from launcher.cli.printing.follow import follow as watch
-        from launcher.store.known_stores import open_known
+        from launcher.store.opening import open_known
         from launcher.verbs.status import backends
 
         store, known = open_known(profile.store), backends(profile)

@@ -39,11 +39,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from launcher.cli.printing.output import room
     from launcher.cli.printing.screen import LiveLines
-    from launcher.cli.printing.tables import room
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
     from launcher.userdata.record_cache import Memory
 
@@ -97,7 +97,7 @@ class _Look:
 
 
 def _print(used: Sequence[Used], ranks: bool, look: _Look, now: float) -> None:
-    from launcher.cli.printing.tables import room
+    from launcher.cli.printing.output import room
 
     if not used:
         print("nothing runs", file=sys.stderr)

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.install import install
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
     from launcher.verbs.groups import groups_of_some
     from launcher.verbs.status import list_runs, read_lines

@@ -46,8 +46,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from launcher.backends.kubernetes.check import policies, validate
-    from launcher.backends.kubernetes.check.coverage import coverage
     from launcher.backends.kubernetes.check.files import gather
+    from launcher.backends.kubernetes.check.validate import coverage
     from launcher.errors import BadInput
 
     manifests = gather(args.paths)

@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from launcher.protocol.fold import State
     from launcher.spec.profile import load_profile
-    from launcher.store.known_stores import open_known
+    from launcher.store.opening import open_known
     from launcher.verbs.applied import select_runs
     from launcher.verbs.status import DAMAGED, Line, backends
     from launcher.verbs.wait import wait_for
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         print(safe_text.line(f"launcher wait: {line.run} {line.state}: {line.detail}"), file=sys.stderr)
     unfinished = [line for line in lines if not line.final and not line.repair and line.state != DAMAGED]
     if args.output == "json":
-        from launcher.cli.printing.records import record
+        from launcher.cli.printing.output import record
         from launcher.verbs.groups import groups_of_some
 
         groups = groups_of_some(store, [line for line in lines if line.run not in chosen.group_of])

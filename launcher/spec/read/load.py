@@ -17,15 +17,37 @@ from launcher.spec.check.refusals import plain, refuse_nul, refuse_tokens
 from launcher.spec.check.schema import JOB
 from launcher.spec.profile import FILE as PROFILE_FILE
 from launcher.spec.read import matrix, override
-from launcher.spec.read.loaded import Loaded, LoadedJob, Variant
 from launcher.spec.secrets.disclosure import disclosures
 from launcher.spec.values.problems import Problems, near, show
 from launcher.spec.values.source import STDIN, Places, Route, YamlDocument, read_file
 from launcher.spec.values.types import Context
 
 if TYPE_CHECKING:
-    pass
-    from launcher.spec.read.loaded import LoadedJob
+    from launcher.spec.code.overlay import Overlay
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """One combination of a matrix. A job without a matrix has a single variant; its `chosen` is empty."""
+
+    values: Mapping[str, Any]  # checked, in final form: seconds, bytes, texts
+    chosen: Mapping[str, Any]  # matrix path -> value
+    at: Context
+
+
+class LoadedJob(msgspec.Struct, frozen=True):
+    """One document."""
+
+    name: str
+    folder: Path  # of the file; local paths are relative to it
+    variants: tuple[Variant, ...]
+    at: Context
+    code: Overlay | None = None  # as in the file; `resolve` adds the folders that are never packed
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Jobs; each comes after the jobs that it takes inputs from."""
+
+    jobs: tuple[LoadedJob, ...]
 
 
 def load(paths: Sequence[str], *, overrides: Sequence[str] = (), cwd: Path) -> Loaded:

@@ -17,7 +17,7 @@ from launcher.errors import BadInput, Problem
 from launcher.spec.hashing import group_id, run_id, work_hash
 from launcher.spec.model import Input, ResolvedJob
 from launcher.spec.profile import Profile
-from launcher.spec.read.loaded import Loaded, LoadedJob
+from launcher.spec.read.load import Loaded, LoadedJob
 from launcher.spec.read.matrix import MAX_VARIANTS
 from launcher.spec.resolve.blocks import of_machine
 from launcher.spec.resolve.matrix_inputs import ResolvedRun, Runs, joined

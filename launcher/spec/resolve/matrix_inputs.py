@@ -15,7 +15,7 @@ from launcher.spec.model import Input, ResolvedJob
 
 if TYPE_CHECKING:
     from launcher.spec.code.venv import VenvArchive
-    from launcher.spec.read.loaded import LoadedJob, Variant
+    from launcher.spec.read.load import LoadedJob, Variant
 
 
 Axis = tuple[str, str]  # (job, path of its matrix)

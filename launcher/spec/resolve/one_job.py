@@ -25,7 +25,7 @@ from launcher.spec.model import (
     Timing,
 )
 from launcher.spec.profile import Profile
-from launcher.spec.read.loaded import LoadedJob, Variant
+from launcher.spec.read.load import LoadedJob, Variant
 from launcher.spec.resolve.blocks import merged, portable, without_defaults
 from launcher.spec.resolve.matrix_inputs import plain_input
 from launcher.spec.turns import named

@@ -314,7 +314,7 @@ def test_on_any_store_a_gc_may_be_cut_off(store: Store, when: Any) -> None:
         crashing = CrashingStore(store, at, when)
         with pytest.MonkeyPatch.context() as patch:
             # a process that died, though this one lives
-            patch.setattr("launcher.deleting.intent.void", lambda *_: True)
+            patch.setattr("launcher.deleting.guard.void", lambda *_: True)
             with suppress(Crashed):
                 collect(crashing)  # type: ignore[arg-type]
             cut = crashing.dead

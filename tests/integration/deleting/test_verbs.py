@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from launcher.cli import main
-from launcher.deleting.intent import Intent
+from launcher.deleting.guard import Intent
 from launcher.protocol.deleted import read_deleted
 from launcher.spec.hashing import run_id, work_hash
 from launcher.spec.model import Code, Output
@@ -129,7 +129,7 @@ def test_gc_takes_what_nobody_refers_to(store: Store, capsys: Capture, monkeypat
     store.put("checks/cut-off/1", b"x")
     torn = RunKeys(run_id(job)).attempt(1).checkpoint_files(3, "main-0") + "w"
     store.put(torn, b"x")
-    monkeypatch.setattr("launcher.store.known_stores.open_known", lambda url: Later(store, 8 * 86400.0))
+    monkeypatch.setattr("launcher.store.opening.open_known", lambda url: Later(store, 8 * 86400.0))
     found = rows(capsys, "gc", "--yes")
     assert {(row["what"], row["name"]) for row in found} == {
         ("overlay", unused),

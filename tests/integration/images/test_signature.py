@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cli import main
-from launcher.images import signature
+from launcher.images import verify
 from launcher.spec.images import catalogue
 from tests.support.releases import NAME, reference
 from tests.unit.images.project import project
@@ -44,7 +44,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_release_says_whose_signature_it_must_be(calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["images", "verify", NAME]) == 0
-    own = f"--certificate-identity {SIGNER} --certificate-oidc-issuer {signature.ISSUER} {reference('0.1.0')}"
+    own = f"--certificate-identity {SIGNER} --certificate-oidc-issuer {verify.ISSUER} {reference('0.1.0')}"
     assert calls.read_text().splitlines() == [f"verify {own}", f"verify-attestation --type cyclonedx {own}"]
     told = f"{NAME} of 0.1.0; {reference('0.1.0')} and its bill of materials are signed by {SIGNER}\n"
     assert capsys.readouterr().out == told
@@ -74,7 +74,7 @@ def test_without_cosign_it_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(calls.parent / "none"))
     assert main(["images", "verify", NAME]) == 2
-    assert signature.INSTALL in capsys.readouterr().err
+    assert verify.INSTALL in capsys.readouterr().err
 
 
 def test_the_list_names_the_release(calls: Path, capsys: pytest.CaptureFixture[str]) -> None:

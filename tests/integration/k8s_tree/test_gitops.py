@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from launcher.backends.kubernetes.check.files import gather
-from launcher.backends.kubernetes.lint.lint import lint
+from launcher.backends.kubernetes.check.lint import lint
 from tests.integration.k8s_tree.building import ROOT, TREE, kubectl, name, of_kind
 
 

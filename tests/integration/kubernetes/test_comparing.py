@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from launcher.backends.kubernetes.api import ApiRefused
 from launcher.backends.kubernetes.backend import KubernetesBackend
-from launcher.backends.kubernetes.compare.carried import inspect, inspect_there
+from launcher.backends.kubernetes.check.carried import inspect, inspect_there
 from launcher.backends.kubernetes.objects import SENT
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.errors import Conflict

@@ -334,7 +334,7 @@ def test_status_has_the_words_of_a_refusal(
 ) -> None:
     """It said that the submit was interrupted, though the store knows why."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("launcher.userdata.interrupted_submits.note_of", lambda *_: True)  # its process has ended
+    monkeypatch.setattr("launcher.userdata.submits.note_of", lambda *_: True)  # its process has ended
     settings(**change)
     make_store(account.store)
     one, backend = account.job("one"), account.backend()

@@ -12,8 +12,7 @@ from launcher import api
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.cli import main
 from launcher.protocol import decide
-from launcher.protocol.finish import onlookers
-from launcher.protocol.moving import put_move
+from launcher.protocol.finish import onlookers, put_move
 from launcher.protocol.read import read_run
 from launcher.reasons import Reason
 from launcher.spec.hashing import encode_job, run_id

@@ -13,7 +13,7 @@ from launcher.spec.model import Code, Image, ResolvedJob, Role
 from launcher.spec.profile import LocalSettings, Profile
 from launcher.spec.resolve.group import Group
 from launcher.store.layout import blob_note
-from launcher.userdata.newest_runs import newest, remember
+from launcher.userdata.submits import newest, remember
 from launcher.verbs.overlays import only_software_differs, upload_overlays
 from tests.integration.spec.test_code import write
 from tests.support.fakerun import fake_job

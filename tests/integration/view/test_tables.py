@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.printing.tables import fit, short_ids
+from launcher.cli.printing.output import fit, short_ids
 from launcher.cli.verbs.status import STATES as OFFERED
 from launcher.protocol.records import Beat
 from launcher.reasons import Reason

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from launcher.backends.kubernetes import names
-from launcher.backends.kubernetes.compare.carried import inspect
+from launcher.backends.kubernetes.check.carried import inspect
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.reasons import EXIT_NEVER, MAX_INFRASTRUCTURE_ATTEMPTS
 from launcher.spec.hashing import run_id, work_hash

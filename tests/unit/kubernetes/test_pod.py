@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.backends.kubernetes.check.rules.forms import VALUE
+from launcher.backends.kubernetes.check.forms import VALUE
 from launcher.backends.kubernetes.render.accelerators import INSTANCE, PLATFORMS, known, selection
 from launcher.backends.kubernetes.render.manifests import objects, warnings
 from launcher.backends.kubernetes.render.pod import cores, quantity

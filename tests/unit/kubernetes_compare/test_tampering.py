@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
-from launcher.backends.kubernetes.compare.allowed import tolerated
-from launcher.backends.kubernetes.compare.carried import inspect
+from launcher.backends.kubernetes.check.carried import inspect
+from launcher.backends.kubernetes.check.differences import tolerated
 from launcher.backends.kubernetes.names import OWNED_KINDS, RENDERER, RENDERER_VERSION, RUNS
 from launcher.backends.kubernetes.render.manifests import objects, render
 from launcher.cli import main

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launcher.backends.kubernetes.check.files import gather
-from launcher.backends.kubernetes.lint.lint import changes, lint
+from launcher.backends.kubernetes.check.lint import changes, lint
 from launcher.cli import main
 from tests.unit.kubernetes.support import job
 from tests.unit.kubernetes_validate.support import BASES, JOB, JOB_SET, changed

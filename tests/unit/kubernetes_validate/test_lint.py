@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from launcher.backends.kubernetes.check.differences import differences
 from launcher.backends.kubernetes.check.files import ManifestFiles, gather
-from launcher.backends.kubernetes.compare.differences import differences
-from launcher.backends.kubernetes.lint.lint import lint
+from launcher.backends.kubernetes.check.lint import lint
 from launcher.backends.kubernetes.render.manifests import render
 from launcher.cli import main
 from launcher.spec.hashing import work_hash

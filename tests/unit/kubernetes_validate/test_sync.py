@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.backends.kubernetes.check.files import ManifestFiles, gather
-from launcher.backends.kubernetes.lint.lint import lint
+from launcher.backends.kubernetes.check.lint import lint
 from tests.unit.kubernetes.support import job
 from tests.unit.kubernetes_validate.test_lint import folder
 

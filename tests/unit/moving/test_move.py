@@ -23,7 +23,7 @@ from launcher.spec.turns import at_turn, order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.userdata.interrupted_submits import jobs_of
+from launcher.userdata.submits import jobs_of
 from launcher.verbs import cancel as cancelling
 from launcher.verbs.move import move, move_until_placed
 from launcher.verbs.reap import reap

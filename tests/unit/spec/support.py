@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.spec.profile import LocalSettings, Profile
-from launcher.spec.read.load import load
-from launcher.spec.read.loaded import Loaded
+from launcher.spec.read.load import Loaded, load
 from launcher.spec.resolve.group import Group, resolve
 
 ENVIRONMENT = "e" * 64

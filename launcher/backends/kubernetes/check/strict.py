@@ -93,15 +93,19 @@ def _no(value: Any, kind: str) -> str:
 
 
 class Compiler:
-    """Definitions by name -> compiled checks by name."""
+    """Definitions by name -> compiled checks by name. `rule_of`: what is checked besides the schema of a definition."""
 
-    def __init__(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, definitions: Mapping[str, Mapping[str, Any]], rule_of: Callable[[str], Check | None] = lambda name: None
+    ) -> None:
         self.definitions = definitions
+        self.rule_of = rule_of
         self.made: dict[str, Check] = {}
 
     def named(self, name: str) -> Check:
         if name not in self.made:
-            self.made[name] = self.check(self.definitions[name], name.startswith(BUILTIN))
+            schema, rule = self.check(self.definitions[name], name.startswith(BUILTIN)), self.rule_of(name)
+            self.made[name] = schema if rule is None else _both(schema, rule)
         return self.made[name]
 
     def check(self, schema: Mapping[str, Any], builtin: bool = False) -> Check:
@@ -198,6 +202,14 @@ class Compiler:
                 _duplicates(value, keys, route, findings, policy)
 
         return check
+
+
+def _both(first: Check, second: Check) -> Check:
+    def check(value: Any, route: Route, findings: SchemaFindings) -> None:
+        first(value, route, findings)
+        second(value, route, findings)
+
+    return check
 
 
 def _unknown(route: Route, fields: Mapping[str, Check]) -> SchemaFinding:

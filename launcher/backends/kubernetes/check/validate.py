@@ -10,33 +10,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from launcher.backends.kubernetes import names, schemas
 from launcher.backends.kubernetes.check import policies
 from launcher.backends.kubernetes.check.files import read
-from launcher.backends.kubernetes.check.rules.containers import DIGEST
-from launcher.backends.kubernetes.check.rules.forms import (
+from launcher.backends.kubernetes.check.forms import (
     LABEL,
     LABEL_1035,
     SEGMENT,
     SUBDOMAIN,
     Form,
     Say,
-    annotation_sizes,
     items,
-    labels,
     mapping,
     string,
 )
-from launcher.backends.kubernetes.check.rules.objects import RULES
-from launcher.backends.kubernetes.check.rules.security import DEFAULT, LEVELS, pod_security
+from launcher.backends.kubernetes.check.rules import has_rules, rule_of
+from launcher.backends.kubernetes.check.rules.containers import DIGEST
+from launcher.backends.kubernetes.check.rules.pods import mounts
 from launcher.backends.kubernetes.check.rules.workloads import unjudged
+from launcher.backends.kubernetes.check.security import DEFAULT, LEVELS, pod_security
 from launcher.backends.kubernetes.check.strict import Compiler, SchemaFinding, SchemaFindings
 from launcher.errors import Problem
 from launcher.spec.read.load import looks_like_job
-from launcher.spec.values.problems import Problems, near, show
+from launcher.spec.values.problems import Problems, near, one_line, show
 from launcher.spec.values.source import Route, YamlDocument, dotted
 
 MAX_OBJECT: Final = 1_572_864  # bytes that etcd takes in one request
@@ -133,45 +132,45 @@ def findings(
 def _findings(
     value: Mapping[str, Any], version: str, policy: CheckPolicy, levels: Mapping[str, str] | None
 ) -> list[SchemaFinding]:
-    results: SchemaFindings = []
-    api, kind = value.get("apiVersion"), value.get("kind")
+    api, kind = value.get("apiVersion"), str(value.get("kind"))
     group = api.rpartition("/")[0] if isinstance(api, str) else ""
     if group in OTHERS:
-        return results
-    if api is None and kind is None and looks_like_job(value):
+        return []
+    if api is None and value.get("kind") is None and looks_like_job(value):
         told = "manifests; `launcher render` makes one of a job, `launcher submit --dry-run` checks the job"
         return [SchemaFinding((), "is a job, not a manifest", told)]
-    for field in ("apiVersion", "kind"):
-        if not isinstance(value.get(field), str):
-            results.append(SchemaFinding((), f"`{field}` is missing", "", key=True))
-    known, compiler = _compiled(version)
+    absent = [field for field in ("apiVersion", "kind") if not isinstance(value.get(field), str)]
+    if absent or passed_over(value, version):
+        return [SchemaFinding((), f"`{field}` is missing", "", key=True) for field in absent]
+    known, compiler = compiled(version, ruled=not policy.patch)
     name = known.kinds.get(f"{api}/{kind}")
-    if results or passed_over(value, version):
-        return results
     if name is None:
-        return [_unknown(str(api), str(kind), known.builtin)]
+        return [_unknown(str(api), kind, known.builtin)]
+    results: SchemaFindings = []
     compiler.named(name)(value, (), results)
-    if f"{api}/{kind}" in known.builtin:
-        results = [_judged(item, str(kind), _numbers(version)) for item in results]
-    if kind == "JobSet":
-        _jobs(value, compiler, results)
     if policy.patch:
+        results += _inner(value, compiler, results, version, whole=False)
         return [item for item in results if not item.what.endswith("` is missing") and not _directive(item)]
-    say = Say(results, _numbers(version))
-    _metadata(say, value, f"{api}/{kind}" in known.cluster, str(kind))
-    rule = RULES.get(f"{group}/{kind}" if group else str(kind))
+    say = Say(results, numbers(version))
+    _metadata(say, value, f"{api}/{kind}" in known.cluster, kind)
     if kind in SPECS and "spec" not in value:
-        say((), "`spec` is missing", key=True)
-    elif rule is not None:
-        rule(say, value)
+        say.missing("spec")
+    if kind == "JobSet":
+        results += _inner(value, compiler, results, version)
+    else:
+        claims = [string(mapping(claim, "metadata"), "name") for _, claim in items(value, "spec.volumeClaimTemplates")]
+        for route, template in templates(value):
+            mounts(say.into(*route, "spec"), mapping(template, "spec"), claims)
+    if f"{api}/{kind}" in known.builtin:
+        results[:] = [_judged(item, kind, say.version) for item in results]
     level = (levels or {}).get(string(mapping(value, "metadata"), "namespace"), policy.level)
     for route, template in templates(value):
-        pod_security(say, template, route, level)
-        _pinned(say, template, route)
+        pod_security(say.into(*route), template, level)
+        _pinned(say.into(*route), template)
     _queue(say, value)
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode("utf-8", "replace"))
     if size > MAX_OBJECT:
-        say((), f"{size:,} bytes", f"at most {MAX_OBJECT:,} in etcd")
+        say("", f"{size:,} bytes", f"at most {MAX_OBJECT:,} in etcd")
     return results
 
 
@@ -180,7 +179,7 @@ def passed_over(value: Mapping[str, Any], version: str = schemas.DEFAULT) -> str
     api, kind = value.get("apiVersion"), value.get("kind")
     if not isinstance(api, str) or not isinstance(kind, str):
         return ""
-    known, _ = _compiled(version)
+    known, _ = compiled(version, ruled=True)
     name, group = f"{api}/{kind}", api.rpartition("/")[0]
     if name in known.kinds:
         return ""
@@ -207,15 +206,26 @@ def templates(value: Mapping[str, Any]) -> Iterator[tuple[Route, Mapping[str, An
             yield (*at, "template", "spec", "template"), mapping(job, "template", "spec", "template")
 
 
-def _jobs(value: Mapping[str, Any], compiler: Compiler, results: SchemaFindings) -> None:
-    """Checks the Jobs inside a JobSet by the Job's schema. The JobSet's schema allows any text where a Job's allows a
-    few values, but the cluster would refuse each such Job."""
+def _inner(
+    value: Mapping[str, Any], compiler: Compiler, found: SchemaFindings, version: str, *, whole: bool = True
+) -> SchemaFindings:
+    """Errors in the Jobs inside a JobSet. The JobSet's schema and its webhook take what a Job's refuse, and then the
+    cluster refuses each such Job. `whole`: it is no part of an object."""
     more: SchemaFindings = []
-    for at, job in items(mapping(value, "spec"), "replicatedJobs", ("spec",)):
-        if isinstance(mapping(job, "template").get("spec"), dict):
-            compiler.named("io.k8s.api.batch.v1.JobSpec")(job["template"]["spec"], (*at, "template", "spec"), more)
-    reported = {item.route for item in results}
-    results += [item._replace(policy=policies.NEVER_STARTS) for item in more if item.route not in reported]
+    for at, job in items(value, "spec.replicatedJobs") if value.get("kind") == "JobSet" else ():
+        route, spec = (*at, "template", "spec"), mapping(job, "template").get("spec")
+        if isinstance(spec, dict):
+            pods = mapping(spec, "template", "spec")
+            if pods and not string(pods, "restartPolicy"):  # JobSet's default
+                spec = spec | {"template": spec["template"] | {"spec": pods | {"restartPolicy": "OnFailure"}}}
+            compiler.named("io.k8s.api.batch.v1.JobSpec")(spec, route, more)
+            if whole:
+                mounts(Say(more, numbers(version), (*route, "template", "spec")), pods)
+    said = {(item.route, item.what) for item in found}
+    routes = {item.route for item in found}
+    more = [item for item in more if (item.route, item.what) not in said and (item.judged or item.route not in routes)]
+    more = [_judged(item, "Job", numbers(version)) for item in more]
+    return [item if item.policy else item._replace(policy=policies.NEVER_STARTS) for item in more]
 
 
 def _judged(item: SchemaFinding, kind: str, version: tuple[int, int]) -> SchemaFinding:
@@ -226,12 +236,14 @@ def _judged(item: SchemaFinding, kind: str, version: tuple[int, int]) -> SchemaF
 
 
 @cache
-def _compiled(version: str) -> tuple[schemas.Schemas, Compiler]:
+def compiled(version: str, *, ruled: bool) -> tuple[schemas.Schemas, Compiler]:
+    """The schemas of a version, and their checks: with or without the rules of its server."""
     known = schemas.load(version)
-    return known, Compiler(known.definitions)
+    rules = partial(rule_of, version=numbers(version)) if ruled else lambda name: None
+    return known, Compiler(known.definitions, rules)
 
 
-def _numbers(version: str) -> tuple[int, int]:
+def numbers(version: str) -> tuple[int, int]:
     major, _, minor = version.partition(".")
     return int(major), int(minor)
 
@@ -276,37 +288,28 @@ def _named(value: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _metadata(say: Say, value: Mapping[str, Any], cluster: bool, kind: str) -> None:
-    metadata, at = mapping(value, "metadata"), ("metadata",)
+    metadata, at = mapping(value, "metadata"), say.into("metadata")
     if "generateName" in metadata:
         message = "`kubectl apply` and GitOps need a fixed name, and a new one would run the same thing again"
-        say((*at, "generateName"), message, "metadata.name", key=True, policy=policies.FIXED_NAMES)
+        at("generateName", message, "metadata.name", key=True, policy=policies.FIXED_NAMES)
     if "name" in metadata:
         relaxed = kind == "Service" and say.version >= (1, 36)  # RelaxedServiceNameValidation, on by default since then
-        say.form((*at, "name"), metadata["name"], LABEL if relaxed else _FORMS.get(kind, SUBDOMAIN))
+        at.form("name", metadata["name"], LABEL if relaxed else _FORMS.get(kind, SUBDOMAIN))
     elif "generateName" not in metadata and isinstance(value.get("metadata"), dict):
-        say(at, "`name` is missing", key=True)
-    if "namespace" in metadata:
-        if cluster:
-            message = f"a {kind} lies in no namespace"
-            say((*at, "namespace"), message, "leave it out", key=True, policy=policies.NO_EFFECT)
-        else:
-            say.form((*at, "namespace"), metadata["namespace"], LABEL)
-    labels(say, mapping(metadata, "labels"), (*at, "labels"))
-    annotation_sizes(say, mapping(metadata, "annotations"), (*at, "annotations"))
+        at.missing("name")
+    if "namespace" in metadata and cluster:
+        message = f"a {kind} lies in no namespace"
+        at("namespace", message, "leave it out", key=True, policy=policies.NO_EFFECT)
+    elif "namespace" in metadata:
+        at.form("namespace", metadata["namespace"], LABEL)
 
 
-def _pinned(say: Say, template: Mapping[str, Any], route: Route) -> None:
-    spec = mapping(template, "spec")
-    for part in ("initContainers", "containers"):
-        for at, container in items(spec, part, (*route, "spec")):
-            image = container.get("image")
-            if isinstance(image, str) and DIGEST.search(image) is None:
-                say(
-                    (*at, "image"),
-                    f"{show(image)} names no digest, so it may be another image tomorrow",
-                    "name@sha256:...",
-                    policy=policies.DIGESTS,
-                )
+def _pinned(say: Say, template: Mapping[str, Any]) -> None:
+    for at, container in say.each(template, "spec.initContainers", "spec.containers"):
+        image = container.get("image")
+        if isinstance(image, str) and DIGEST.search(image) is None:
+            message = f"{show(image)} names no digest, so it may be another image tomorrow"
+            at("image", message, "name@sha256:...", policy=policies.DIGESTS)
 
 
 def _queue(say: Say, value: Mapping[str, Any]) -> None:
@@ -322,8 +325,64 @@ def _queue(say: Say, value: Mapping[str, Any]) -> None:
     if "suspend" in mapping(value, "spec"):
         say(("spec", "suspend"), "is Kueue's to set", "leave it out", key=True, policy=policies.QUEUES)
     for route, template in templates(value):
-        for where, container in items(mapping(template, "spec"), "containers", (*route, "spec")):
-            limits, requests = mapping(container, "resources", "limits"), mapping(container, "resources", "requests")
-            if "cpu" not in limits and "cpu" not in requests:
+        for where, container in say.into(*route).each(template, "spec.containers"):
+            asked = {**mapping(container, "resources", "limits"), **mapping(container, "resources", "requests")}
+            if "cpu" not in asked:
                 message = "asks for no cpu, and Kueue counts requests"
-                say(where, message, "resources.requests.cpu", key=True, policy=policies.QUEUES)
+                where("", message, "resources.requests.cpu", key=True, policy=policies.QUEUES)
+
+
+_ASK: Final = "`kubectl apply --dry-run=server` asks your cluster"
+
+
+class Coverage(NamedTuple):
+    """
+    objects      how many were checked
+    ruled        kinds that were checked by schema and by rules
+    schema_only  kinds that were checked by their schema alone
+    passed_over  a line for each object that was not checked: place, kind, reason
+    policies     names of the house policies that were applied
+    """
+
+    objects: int
+    ruled: list[str]
+    schema_only: list[str]
+    passed_over: list[str]
+    policies: list[str]
+
+    def sentence(self, version: str) -> str:
+        """The result of a check that found nothing."""
+        plural = "" if self.objects == 1 else "s"
+        lines = [f"{self.objects} object{plural}: no errors"]
+        if self.objects:
+            by_schema = f"the schemas of Kubernetes {version} and of the operators listed in the documentation"
+            rules = f", our rules for {', '.join(self.ruled)}" if self.ruled else ""
+            house = f", the house policies {', '.join(self.policies)}" if self.policies else ", no house policy"
+            lines.append(f"checked: {by_schema}{rules}{house}")
+        missing = [f"the server's rules for {', '.join(self.schema_only)}"] if self.schema_only else []
+        missing += [f"what was passed over ({len(self.passed_over)})"] if self.passed_over else []
+        missing += ["admission webhooks, quotas, permissions, and whether the objects exist that these name"]
+        lines.append(f"not checked: {'; '.join(missing)} ({_ASK})")
+        return "\n".join(lines)
+
+
+def coverage(documents: Mapping[str, str], version: str, policy: CheckPolicy) -> Coverage:
+    """File name -> YAML. What cannot be read is left out: the check reports it."""
+    known = schemas.load(version)
+    count = 0
+    kinds: dict[bool, set[str]] = {True: set(), False: set()}
+    skipped = []
+    for document in read(documents, Problems()):
+        for _, route, value in objects(document):
+            kind, api = string(value, "kind"), string(value, "apiVersion")
+            if reason := passed_over(value, version):
+                name = one_line(string(mapping(value, "metadata"), "name"), 80)
+                shown = f"{kind} {show(name)}" if name else kind
+                skipped.append(f"{document.file}:{document.place(route)[1]}: {shown} of {show(api)}: {reason}")
+                continue
+            count += 1
+            if f"{api}/{kind}" in known.kinds:
+                kinds[has_rules(known.kinds[f"{api}/{kind}"])].add(kind)
+    applied = [name for name in policies.ALL if name not in policy.without]
+    applied = [f"{name} ({policy.level})" if name == policies.POD_SECURITY else name for name in applied]
+    return Coverage(count, sorted(kinds[True]), sorted(kinds[False]), sorted(skipped), applied)

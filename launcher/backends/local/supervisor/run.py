@@ -214,10 +214,8 @@ class Runner:
         leader = run.members.get(run.leader)
         if leader is None or leader.record.final != EXIT_NEVER:
             return ""
-        lines = [last_line(path) for path in self.state.outputs(run.name, run.leader)[-1:]]
-        return (
-            f"the runtime did not begin an attempt: {lines[0]}" if lines and lines[0] else "the runtime exited with 78"
-        )
+        said = "".join(last_line(path) for path in self.state.outputs(run.name, run.leader)[-1:])
+        return f"the runtime did not begin an attempt: {said}" if said else "the runtime exited with 78"
 
     def _ended(self, run: QueuedRun, member: MemberProcess, code: int, now: float) -> None:
         assert member.live is not None

@@ -10,8 +10,7 @@ import msgspec
 from launcher.backends.local.entry import QueueEntry, queue_of
 from launcher.decoding import decode_record
 from launcher.errors import NotFound
-from launcher.protocol.finish import finish, nowhere
-from launcher.protocol.moving import move_on
+from launcher.protocol.finish import finish, move_on, nowhere
 from launcher.protocol.records import Placement, Result
 from launcher.reasons import Reason
 from launcher.store.base import Store

@@ -24,7 +24,7 @@ from starlette.responses import (
 )
 
 from launcher import safe_text
-from launcher.deleting.intent import user
+from launcher.deleting.guard import user
 from launcher.errors import BadInput, NotFound, SlipwayError, Unreachable
 from launcher.monitor.rows import ENDED, GOING_ON
 from launcher.monitor.server.blind_mode import Hiding

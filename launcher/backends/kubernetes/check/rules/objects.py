@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import combinations
 from typing import Any, Final
 
 from launcher.backends.kubernetes.check import policies
+from launcher.backends.kubernetes.check.forms import DATA_KEY, SUBDOMAIN, Say, least, mapping, number, string, texts
 from launcher.backends.kubernetes.check.quantity import is_quantity, nanos
-from launcher.backends.kubernetes.check.rules.containers import port_number
-from launcher.backends.kubernetes.check.rules.forms import (
-    DATA_KEY,
-    LABEL,
-    PORT,
-    SUBDOMAIN,
-    Say,
-    items,
-    labels,
-    least,
-    mapping,
-    number,
-    selector,
-    string,
-    texts,
-)
-from launcher.backends.kubernetes.check.rules.jobsets import job_set
-from launcher.backends.kubernetes.check.rules.volumes import claim_spec
-from launcher.backends.kubernetes.check.rules.workloads import a_pod, cron_job, deployment, job
 from launcher.spec.values.problems import near, show
-from launcher.spec.values.source import Route
 
 MAX_DATA: Final = 1 << 20  # bytes of all values in a ConfigMap or Secret
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -45,7 +27,7 @@ def config_map(say: Say, value: Mapping[str, Any]) -> None:
     for key in sorted(set(mapping(value, "data")) & set(mapping(value, "binaryData"))):
         say(("binaryData", key), f"`{key}` is in `data`, too", "each key once", key=True)
     if size > MAX_DATA:
-        say(("data",), f"{size:,} bytes", f"at most {MAX_DATA:,}", key=True)
+        say("data", f"{size:,} bytes", f"at most {MAX_DATA:,}", key=True)
 
 
 _SECRETS: Final = {
@@ -60,9 +42,8 @@ def secret(say: Say, value: Mapping[str, Any]) -> None:
     there = {*mapping(value, "data"), *mapping(value, "stringData")}
     for key in _SECRETS.get(string(value, "type"), ()):
         if key not in there:
-            say((), f"`{key}` is missing, which {value['type']} needs", key=True)
-    for key, item in mapping(value, "stringData").items():
-        if item == "" and key in _SECRETS.get(string(value, "type"), ()) and not key.startswith("tls."):
+            say.missing(key, f", which {value['type']} needs")
+        elif mapping(value, "stringData").get(key) == "" and not key.startswith("tls."):
             say(("stringData", key), f"has no value, which {value['type']} needs")
 
 
@@ -74,108 +55,92 @@ def namespace(say: Say, value: Mapping[str, Any]) -> None:
             say(("metadata", "labels", key), f"{show(level)} is not a level", "privileged, baseline, restricted")
 
 
-def service(say: Say, value: Mapping[str, Any]) -> None:
-    spec = mapping(value, "spec")
-    labels(say, mapping(spec, "selector"), ("spec", "selector"))
-    ports = list(items(spec, "ports", ("spec",)))
+def service(say: Say, spec: Mapping[str, Any]) -> None:
+    ports = list(say.each(spec, "ports"))
     if not ports and string(spec, "type") != "ExternalName" and spec.get("clusterIP") != "None":
-        say(("spec",), "`ports` is missing", key=True)
+        say.missing("ports")
     for at, port in ports:
-        port_number(say, port.get("port"), (*at, "port"))
-        port_number(say, port.get("targetPort") or None, (*at, "targetPort"))  # of 0 the server makes `port`
-        if string(port, "targetPort"):
-            say.form((*at, "targetPort"), port["targetPort"], PORT)
-        if string(port, "name"):
-            say.form((*at, "name"), port["name"], LABEL)
-        elif len(ports) > 1:
-            say(at, "`name` is missing, which several ports need", key=True)
+        if len(ports) > 1 and not string(port, "name"):
+            at.missing("name", ", which several ports need")
 
 
 def role(say: Say, value: Mapping[str, Any]) -> None:
-    cluster = value.get("kind") == "ClusterRole"
-    for at, rule in items(value, "rules", ()):
-        if not rule.get("verbs"):
-            say(at, "`verbs` is empty", "get, list, watch, create, update, patch, delete")
+    for at, rule in say.each(value, "rules"):
         if "nonResourceURLs" in rule:
-            if not cluster:
-                say((*at, "nonResourceURLs"), "only a ClusterRole may name URLs")
-            if rule.get("resources") or rule.get("apiGroups"):
-                say(at, "has `nonResourceURLs` and `resources`", "one of them")
-        elif not rule.get("apiGroups"):
-            say(at, "`apiGroups` is missing", '[""] for the core group', key=True)
-        elif not rule.get("resources"):
-            say(at, "`resources` is missing", key=True)
+            at("nonResourceURLs", "only a ClusterRole may name URLs")
+
+
+def policy_rule(say: Say, rule: Mapping[str, Any]) -> None:
+    if not rule.get("verbs"):
+        say("", "`verbs` is empty", "get, list, watch, create, update, patch, delete")
+    if "nonResourceURLs" in rule:
+        if rule.get("resources") or rule.get("apiGroups"):
+            say("", "has `nonResourceURLs` and `resources`", "one of them")
+    elif not rule.get("apiGroups"):
+        say.missing("apiGroups", allowed='[""] for the core group')
+    elif not rule.get("resources"):
+        say.missing("resources")
 
 
 def binding(say: Say, value: Mapping[str, Any]) -> None:
-    ref, kinds = mapping(value, "roleRef"), ("ClusterRole", "Role")
-    allowed = kinds[:1] if value.get("kind") == "ClusterRoleBinding" else kinds
+    ref, whole = mapping(value, "roleRef"), value.get("kind") == "ClusterRoleBinding"
+    allowed = ("ClusterRole",) if whole else ("ClusterRole", "Role")
     if string(ref, "kind") not in allowed:
         say(("roleRef", "kind"), f"{show(ref.get('kind'))} cannot be bound here", ", ".join(allowed))
     if ref.get("name") == "":
         say(("roleRef", "name"), "names no role")
     if string(ref, "apiGroup") not in ("", _RBAC):
         say(("roleRef", "apiGroup"), f"{show(ref.get('apiGroup'))} has no roles", _RBAC)
-    for at, subject in items(value, "subjects", ()):
+    for at, subject in say.each(value, "subjects"):
         kind, group = string(subject, "kind"), string(subject, "apiGroup")
         if kind == "ServiceAccount":
-            say.form((*at, "name"), subject.get("name"), SUBDOMAIN)
-            if allowed == kinds[:1] and not string(subject, "namespace"):
-                say(at, "`namespace` is missing, which a ServiceAccount needs", key=True)
+            at.form("name", subject.get("name"), SUBDOMAIN)
+            if whole and not string(subject, "namespace"):
+                at.missing("namespace", ", which a ServiceAccount needs")
             if group:
-                say((*at, "apiGroup"), "a ServiceAccount is of the core group", '""')
+                at("apiGroup", "a ServiceAccount is of the core group", '""')
         elif kind in ("User", "Group"):
             if subject.get("name") == "":
-                say((*at, "name"), f"names no {kind}")
+                at("name", f"names no {kind}")
             if group not in ("", _RBAC):
-                say((*at, "apiGroup"), f"{show(group)} has no {kind}", _RBAC)
+                at("apiGroup", f"{show(group)} has no {kind}", _RBAC)
         else:
-            say((*at, "kind"), f"{show(kind)} is not a kind of subject", "ServiceAccount, User, Group")
+            at("kind", f"{show(kind)} is not a kind of subject", "ServiceAccount, User, Group")
 
 
-def network_policy(say: Say, value: Mapping[str, Any]) -> None:
-    spec = mapping(value, "spec")
-    selector(say, spec.get("podSelector"), ("spec", "podSelector"))
-    types = [policy_type for _, policy_type in texts(spec, "policyTypes", ())]
+def network_policy(say: Say, spec: Mapping[str, Any]) -> None:
+    types = [policy_type for _, policy_type in texts(spec, "policyTypes")]
     if len(types) > 2:
-        say(("spec", "policyTypes"), f"has {len(types)} items", "Ingress, Egress, each once")
-    for part, peers in (("ingress", "from"), ("egress", "to")):
+        say("policyTypes", f"has {len(types)} items", "Ingress, Egress, each once")
+    for part in ("ingress", "egress"):
         if part in spec and types and part.capitalize() not in types:
             message = f"has no effect without {part.capitalize()} in policyTypes"
-            say(("spec", part), message, key=True, policy=policies.NO_EFFECT)
-        for at, rule in items(spec, part, ("spec",)):
-            for where, port in items(rule, "ports", at):
-                _policy_port(say, port, where)
-            for where, peer in items(rule, peers, at):
-                _peer(say, peer, where)
+            say(part, message, key=True, policy=policies.NO_EFFECT)
 
 
-def _policy_port(say: Say, port: Mapping[str, Any], route: Route) -> None:
+def port_range(say: Say, port: Mapping[str, Any]) -> None:
     first, last = port.get("port"), number(port, "endPort")
-    port_number(say, first, (*route, "port"))
-    if type(first) is str:
-        say.form((*route, "port"), first, PORT)
     if last is not None and not (type(first) is int and first <= last <= 65535):
-        say((*route, "endPort"), f"`{last}` does not end a range", "a number from `port` on")
+        say("endPort", f"`{last}` does not end a range", "a number from `port` on")
 
 
-def _peer(say: Say, peer: Mapping[str, Any], route: Route) -> None:
-    if not peer:
-        say(route, "selects nothing", "podSelector, namespaceSelector, ipBlock")
-    if "ipBlock" in peer and len(peer) > 1:
-        say(route, "has `ipBlock` beside a selector", "one of them")
-    for name in ("podSelector", "namespaceSelector"):
-        selector(say, peer.get(name), (*route, name))
-    block, at = mapping(peer, "ipBlock"), (*route, "ipBlock")
-    whole = _network(say, block.get("cidr"), (*at, "cidr"))
-    for where, text in texts(block, "except", at):
-        part = _network(say, text, where)
+def peer(say: Say, value: Mapping[str, Any]) -> None:
+    if not value:
+        say("", "selects nothing", "podSelector, namespaceSelector, ipBlock")
+    if "ipBlock" in value and len(value) > 1:
+        say("", "has `ipBlock` beside a selector", "one of them")
+
+
+def block(say: Say, value: Mapping[str, Any]) -> None:
+    whole = _network(say.into("cidr"), value.get("cidr"))
+    for at, text in texts(value, "except"):
+        part = _network(say.into(*at), text)
         inside = part and whole and part.version == whole.version and part.subnet_of(whole)  # type: ignore[arg-type]
         if part and whole and (not inside or part == whole):
-            say(where, f"{text} does not lie within {whole}", "a smaller block of it")
+            say(at, f"{text} does not lie within {whole}", "a smaller block of it")
 
 
-def _network(say: Say, value: Any, route: Route) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(say: Say, value: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     if type(value) is not str:
         return None
     try:
@@ -184,45 +149,11 @@ def _network(say: Say, value: Any, route: Route) -> ipaddress.IPv4Network | ipad
         if "/" not in value:
             raise ValueError
     except ValueError:
-        say(route, f"{show(value)} is not a block of addresses", "10.0.0.0/8")
+        say("", f"{show(value)} is not a block of addresses", "10.0.0.0/8")
         return None
     if str(network) != value and ":" not in value:
-        say(route, f"{show(value)} counts as {network}", str(network), policy=policies.NO_EFFECT)
+        say("", f"{show(value)} counts as {network}", str(network), policy=policies.NO_EFFECT)
     return network
-
-
-def claim(say: Say, value: Mapping[str, Any]) -> None:
-    claim_spec(say, mapping(value, "spec"), ("spec",))
-
-
-def limit_range(say: Say, value: Mapping[str, Any]) -> None:
-    order = ("min", "defaultRequest", "default", "max")
-    seen: set[str] = set()
-    for at, limit in items(mapping(value, "spec"), "limits", ("spec",)):
-        kind = string(limit, "type")
-        if kind in seen:
-            say((*at, "type"), f"{show(kind)} is listed twice", "each type once")
-        seen.add(kind)
-        if kind not in ("Container", "Pod", "PersistentVolumeClaim") and "/" not in kind:
-            say((*at, "type"), f"{show(kind)} is not one of them", "Container, Pod, PersistentVolumeClaim")
-        for part in (*order, "maxLimitRequestRatio"):
-            for name in mapping(limit, part):
-                _resource(say, name, (*at, part, name), (*_COMPUTE, "storage"))
-        if string(limit, "type") == "Pod":
-            for name in ("default", "defaultRequest"):
-                if name in limit:
-                    say((*at, name), "is only for containers", "type: Container", key=True)
-        for low, high in ((a, b) for index, a in enumerate(order) for b in order[index + 1 :]):
-            for name, amount in mapping(limit, low).items():
-                other = mapping(limit, high).get(name)
-                if is_quantity(amount) and is_quantity(other) and nanos(amount) > nanos(other):
-                    say((*at, low, name), f"`{amount}` is more than {high}, `{other}`", f"at most {other}")
-
-
-def _resource(say: Say, name: str, route: Route, known: tuple[str, ...]) -> None:
-    """A resource without a domain must be one of the few that Kubernetes defines."""
-    if "/" not in name and name not in known and not name.startswith(("hugepages-", "requests.hugepages-")):
-        say(route, f"unknown resource{near(name, known)}", ", ".join((*known, "DOMAIN/NAME")), key=True)
 
 
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
@@ -232,130 +163,126 @@ _QUOTAS: Final = (
     *("storage", "requests.storage", "pods", "services", "services.loadbalancers", "services.nodeports", "secrets"),
     *("configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"),
 )
+_ORDER: Final = ("min", "defaultRequest", "default", "max")
+
+
+def limit_range(say: Say, value: Mapping[str, Any]) -> None:
+    seen: set[str] = set()
+    for at, limit in say.each(value, "limits"):
+        at.once("type", string(limit, "type"), seen, allowed="each type once")
+
+
+def limit(say: Say, value: Mapping[str, Any]) -> None:
+    kind = string(value, "type")
+    if "/" not in kind:
+        say.choice("type", kind, ("Container", "Pod", "PersistentVolumeClaim"))
+    for part in (*_ORDER, "maxLimitRequestRatio"):
+        for name in mapping(value, part):
+            _resource(say.into(part, name), name, (*_COMPUTE, "storage"))
+    for name in ("default", "defaultRequest"):
+        if kind == "Pod" and name in value:
+            say(name, "is only for containers", "type: Container", key=True)
+    for low, high in combinations(_ORDER, 2):
+        for name, amount in mapping(value, low).items():
+            other = mapping(value, high).get(name)
+            if is_quantity(amount) and is_quantity(other) and nanos(amount) > nanos(other):
+                say((low, name), f"`{amount}` is more than {high}, `{other}`", f"at most {other}")
+
+
+def _resource(say: Say, name: str, known: tuple[str, ...]) -> None:
+    """A resource without a domain must be one of the few that Kubernetes defines."""
+    if "/" not in name and name not in known and not name.startswith(("hugepages-", "requests.hugepages-")):
+        say("", f"unknown resource{near(name, known)}", ", ".join((*known, "DOMAIN/NAME")), key=True)
 
 
 def quota(say: Say, value: Mapping[str, Any]) -> None:
-    for name, amount in mapping(value, "spec", "hard").items():
-        _resource(say, name, ("spec", "hard", name), _QUOTAS)
+    for name, amount in mapping(value, "hard").items():
+        at = say.into("hard", name)
+        _resource(at, name, _QUOTAS)
         if is_quantity(amount) and nanos(amount) < 0:
-            say(("spec", "hard", name), f"`{amount}` is negative", "0 or more")
-        for part in ("limits.", "requests."):
-            rest = name.removeprefix(part)
-            if rest != name and part == "limits." and "/" in rest:
-                message = "a quota of such a resource counts requests"
-                say(("spec", "hard", name), message, f"requests.{rest}", key=True, policy=policies.NO_EFFECT)
+            at("", f"`{amount}` is negative", "0 or more")
+        if name.startswith("limits.") and "/" in name:
+            allowed = f"requests.{name.removeprefix('limits.')}"
+            at("", "a quota of such a resource counts requests", allowed, key=True, policy=policies.NO_EFFECT)
 
 
 def priority_class(say: Say, value: Mapping[str, Any]) -> None:
-    amount, name = number(value, "value"), string(mapping(value, "metadata"), "name")
+    amount = number(value, "value")
     if amount is not None and amount > 1_000_000_000:
-        say(("value",), f"`{amount}` is the system's", "at most 1000000000")
-    if name.startswith("system-"):
+        say("value", f"`{amount}` is the system's", "at most 1000000000")
+    if string(mapping(value, "metadata"), "name").startswith("system-"):
         say(("metadata", "name"), "names that begin with system- are the system's")
 
 
-def autoscaler(say: Say, value: Mapping[str, Any]) -> None:
-    spec = mapping(value, "spec")
+def autoscaler(say: Say, spec: Mapping[str, Any]) -> None:
     low, high = number(spec, "minReplicas"), number(spec, "maxReplicas")
-    if low is not None and low < 1:
-        say(("spec", "minReplicas"), f"`{low}` is too small", "1 or more")
+    least(1)(say.into("minReplicas"), low)
     if high is not None and high < (low if low is not None else 1):
-        say(("spec", "maxReplicas"), f"`{high}` is less than minReplicas", f"{low or 1} or more")
-    fields = {"Resource": "resource", "Pods": "pods", "Object": "object", "External": "external"}
-    fields["ContainerResource"] = "containerResource"
+        say("maxReplicas", f"`{high}` is less than minReplicas", f"{low or 1} or more")
+    at, ref = say.into("scaleTargetRef"), mapping(spec, "scaleTargetRef")
     # 1.33 takes every apiVersion, and then finds nothing to scale
-    version = say.under(policies.NO_EFFECT) if say.version < (1, 34) else say
-    named = string(mapping(spec, "scaleTargetRef"), "apiVersion")
-    if named and named.count("/") != 1:
-        version(("spec", "scaleTargetRef", "apiVersion"), "is not a group and a version", "apps/v1")
+    policy, version = policies.NO_EFFECT if say.version < (1, 34) else "", string(ref, "apiVersion")
+    if version and version.count("/") != 1:
+        at("apiVersion", "is not a group and a version", "apps/v1", policy=policy)
     for name in ("apiVersion", "kind", "name"):
-        if not string(mapping(spec, "scaleTargetRef"), name):
-            (version if name == "apiVersion" else say)(("spec", "scaleTargetRef"), f"`{name}` is missing", key=True)
-    for at, metric in items(spec, "metrics", ("spec",)):
-        kind = string(metric, "type")
-        if kind not in fields:
-            say((*at, "type"), f"{show(kind)} is not one of them", ", ".join(fields))
-        elif fields[kind] not in metric:
-            say(at, f"`{fields[kind]}` is missing, which {kind} needs", key=True)
-        else:
-            _target(say, mapping(metric, fields[kind]), (*at, fields[kind]))
+        if not string(ref, name):
+            at.missing(name, policy=policy if name == "apiVersion" else "")
 
 
+_METRICS: Final = {
+    **{"Resource": "resource", "Pods": "pods", "Object": "object", "External": "external"},
+    "ContainerResource": "containerResource",
+}
 _TARGETS: Final = {"Utilization": "averageUtilization", "Value": "value", "AverageValue": "averageValue"}
 
 
-def _target(say: Say, metric: Mapping[str, Any], route: Route) -> None:
-    if metric.get("name") == "":
-        say((*route, "name"), "names no resource")
-    target, at = mapping(metric, "target"), (*route, "target")
-    kind = string(target, "type")
-    if kind not in _TARGETS:
-        say((*at, "type"), f"{show(kind)} is not one of them{near(kind, _TARGETS)}", ", ".join(_TARGETS))
-    elif _TARGETS[kind] not in target:
-        say(at, f"`{_TARGETS[kind]}` is missing, which {kind} needs", key=True)
-    least(say, target, at, {"averageUtilization": 1})
+def metric(say: Say, value: Mapping[str, Any]) -> None:
+    kind = string(value, "type")
+    say.choice("type", kind, _METRICS)
+    source = _METRICS.get(kind, "")
+    if source and source not in value:
+        say.missing(source, f", which {kind} needs")
+    if mapping(value, source).get("name") == "":
+        say((source, "name"), "names no resource")
 
 
-def disruption_budget(say: Say, value: Mapping[str, Any]) -> None:
-    spec = mapping(value, "spec")
+def target(say: Say, value: Mapping[str, Any]) -> None:
+    kind = string(value, "type")
+    say.choice("type", kind, _TARGETS, hint=True)
+    if kind in _TARGETS and _TARGETS[kind] not in value:
+        say.missing(_TARGETS[kind], f", which {kind} needs")
+
+
+def disruption_budget(say: Say, spec: Mapping[str, Any]) -> None:
     bounds = ("minAvailable", "maxUnavailable")
     if set(spec) & set(bounds):
-        say.one_of(spec, ("spec",), bounds)
+        say.one_of(spec, bounds)
     else:
         message = "has none of the fields that say what it is"
-        say(("spec",) if "spec" in value else (), message, f"one of {', '.join(bounds)}", policy=policies.NO_EFFECT)
-    selector(say, spec.get("selector"), ("spec", "selector"))
-    for name in ("minAvailable", "maxUnavailable"):
-        amount = spec.get(name)
-        if type(amount) is str and not (amount.endswith("%") and amount[:-1].isdigit()):
-            say(("spec", name), f"{show(amount)} is neither a number nor a percentage", "1, 50%")
-    least(say, spec, ("spec",), {"minAvailable": 0, "maxUnavailable": 0})
+        say("", message, f"one of {', '.join(bounds)}", policy=policies.NO_EFFECT)
+
+
+def amount(say: Say, value: Any) -> None:
+    """Checks a number of pods, or a part of them."""
+    if type(value) is str and not (value.endswith("%") and value[:-1].isdigit()):
+        say("", f"{show(value)} is neither a number nor a percentage", "1, 50%")
+    least(0)(say, value)
 
 
 def cluster_queue(say: Say, value: Mapping[str, Any]) -> None:
     """Kueue: every flavor of a group lists the covered resources in the same order."""
     seen: set[str] = set()
-    for at, group in items(mapping(value, "spec"), "resourceGroups", ("spec",)):
-        covered = [name for _, name in texts(group, "coveredResources", at)]
-        for where, name in texts(group, "coveredResources", at):
-            if name in seen:
-                say(where, f"{name} is covered already", "each resource once")
-            seen.add(name)
-        for where, flavor in items(group, "flavors", at):
-            listed = [string(resource, "name") for _, resource in items(flavor, "resources", where)]
-            for place, resource in items(flavor, "resources", where):
+    for at, group in say.each(value, "spec.resourceGroups"):
+        covered = list(texts(group, "coveredResources"))
+        for route, name in covered:
+            at.into(*route).once("", name, seen, f"{name} is covered already", "each resource once")
+        for where, flavor in at.each(group, "flavors"):
+            resources = list(where.each(flavor, "resources"))
+            for place, resource in resources:
                 for name in ("nominalQuota", "borrowingLimit", "lendingLimit"):
                     if is_quantity(resource.get(name)) and nanos(resource[name]) < 0:
-                        say((*place, name), f"`{resource[name]}` is negative", "0 or more")
-            if listed != covered:
+                        place(name, f"`{resource[name]}` is negative", "0 or more")
+            listed, wanted = [string(resource, "name") for _, resource in resources], [name for _, name in covered]
+            if listed != wanted:
                 message = f"the flavor {show(flavor.get('name'))} lists {', '.join(listed) or 'nothing'}"
-                say((*where, "resources"), message, "the group's coveredResources, in order: " + ", ".join(covered))
-
-
-Rule = Callable[[Say, Mapping[str, Any]], None]
-# kind, without its version -> its rule
-RULES: Final[dict[str, Rule]] = {
-    "ConfigMap": config_map,
-    "Secret": secret,
-    "Namespace": namespace,
-    "Service": service,
-    "Pod": a_pod,
-    "PersistentVolumeClaim": claim,
-    "LimitRange": limit_range,
-    "ResourceQuota": quota,
-    "batch/Job": job,
-    "batch/CronJob": cron_job,
-    "apps/Deployment": deployment,
-    "apps/DaemonSet": deployment,
-    "apps/StatefulSet": deployment,
-    f"{_RBAC}/Role": role,
-    f"{_RBAC}/ClusterRole": role,
-    f"{_RBAC}/RoleBinding": binding,
-    f"{_RBAC}/ClusterRoleBinding": binding,
-    "networking.k8s.io/NetworkPolicy": network_policy,
-    "policy/PodDisruptionBudget": disruption_budget,
-    "autoscaling/HorizontalPodAutoscaler": autoscaler,
-    "scheduling.k8s.io/PriorityClass": priority_class,
-    "jobset.x-k8s.io/JobSet": job_set,
-    "kueue.x-k8s.io/ClusterQueue": cluster_queue,
-}
+                where("resources", message, "the group's coveredResources, in order: " + ", ".join(wanted))

@@ -1,203 +1,189 @@
-"""A pod's spec: containers by name, volumes and their mounts, scheduling."""
+"""A pod's spec: containers by name, scheduling, names, and which container mounts which volume."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from launcher.backends.kubernetes.check import policies
-from launcher.backends.kubernetes.check.rules.containers import container
-from launcher.backends.kubernetes.check.rules.forms import (
-    LABEL,
+from launcher.backends.kubernetes.check.forms import (
     SUBDOMAIN,
     VALUE,
     Say,
-    annotation_sizes,
     items,
-    labels,
-    least,
     mapping,
     number,
     qualified,
-    selector,
     string,
     texts,
 )
-from launcher.backends.kubernetes.check.rules.pod_fields import container_fields, pod_fields, profiles
-from launcher.backends.kubernetes.check.rules.volumes import volumes_of
-from launcher.spec.values.problems import show
-from launcher.spec.values.source import Route
+from launcher.backends.kubernetes.check.rules.containers import PROBES, removed
+from launcher.spec.values.problems import near, show
 
+_CLAIM: Final = ("resourceClaimName", "resourceClaimTemplateName")
 MAX_ID: Final = (1 << 31) - 1  # of users, groups and seconds
+_PARTS: Final = ("initContainers", "containers")
 
 
-def template(say: Say, value: Mapping[str, Any], route: Route, claims: Collection[str] = (), policy: str = "") -> None:
-    """Checks a pod template: its metadata and spec. `claims`: as `pod` has it. `policy`: what an error in the spec
-    breaks, where the server does not judge it."""
-    at = (*route, "metadata")
-    labels(say, mapping(value, "metadata", "labels"), (*at, "labels"))
-    annotation_sizes(say, mapping(value, "metadata", "annotations"), (*at, "annotations"))
+def template(say: Say, value: Mapping[str, Any]) -> None:
     if "spec" not in value:
-        say(route, "`spec` is missing", key=True, policy=policy)
-    pod(say.under(policy), mapping(value, "spec"), (*route, "spec"), claims)
+        say.missing("spec")
 
 
-def pod(say: Say, spec: Mapping[str, Any], route: Route, claims: Collection[str] = ()) -> None:
-    """Checks a pod's spec. `claims`: names of the volumes that its StatefulSet makes for it."""
+def pod(say: Say, spec: Mapping[str, Any]) -> None:
     if "containers" in spec and not spec["containers"]:
-        say((*route, "containers"), "has no container", "one at least")
-    volumes = volumes_of(say, spec, route)
-    pod_fields(say, spec, route)
-    profiles(say, mapping(spec, "securityContext"), (*route, "securityContext"))
-    names: dict[str, str] = {}
-    used: set[str] = set()
-    for part in ("initContainers", "containers"):
-        for at, value in items(spec, part, route):
-            name = string(value, "name")
-            if say.form((*at, "name"), value.get("name"), LABEL):
-                if name in names and names[name] != part:  # duplicates within one list are found by the schema
-                    say((*at, "name"), f"`{name}` is the name of an init container, too", "each name once")
-                names[name] = part
-            container(say, value, at, {*volumes, *claims}, spec.get("hostNetwork") is True)
-            container_fields(say, value, at, spec)
-            _context(say, mapping(value, "securityContext"), (*at, "securityContext"))
-            if part == "initContainers" and string(value, "restartPolicy") != "Always":
-                _ends(say, value, at)
-            _sleeps(say, value, at, number(spec, "terminationGracePeriodSeconds"))
-            used |= {string(item, "name") for _, item in items(value, "volumeMounts", at)}
-            used |= {string(item, "name") for _, item in items(value, "volumeDevices", at)}
+        say("containers", "has no container", "one at least")
+    if "ephemeralContainers" in spec:
+        say("ephemeralContainers", "cannot be there from the beginning", "leave it out", key=True)
+    if (number(spec, "activeDeadlineSeconds") or 0) > MAX_ID:
+        say("activeDeadlineSeconds", f"`{spec['activeDeadlineSeconds']}` is too large", f"at most {MAX_ID}")
+    for at, value in say.each(spec, "imagePullSecrets"):
+        if not string(value, "name"):
+            at.missing("name", policy=policies.NO_EFFECT)
+    if string(spec, "dnsPolicy") == "None" and not mapping(spec, "dnsConfig").get("nameservers"):
+        say("dnsPolicy", "None needs the name servers", "dnsConfig.nameservers")
+    if spec.get("shareProcessNamespace") is True and spec.get("hostPID") is True:
+        say("shareProcessNamespace", "excludes hostPID", "one of them")
+    for name in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(name) is True and spec.get("hostUsers") is False:
+            say(name, "excludes `hostUsers: false`", "one of them")
+    if "os" in spec:
+        say.choice("os", string(spec["os"], "name"), ("linux", "windows"))
+    removed(say, spec, "resourceClaims", "resources")
+    for at, item in say.each(spec, "resourceClaims"):
+        if not set(item) & set(_CLAIM):
+            at("", "names no claim", f"one of {', '.join(_CLAIM)}", key=True)
+        elif set(_CLAIM) <= set(item):
+            at("", f"has {' and '.join(_CLAIM)}", "one of them")
+    _containers(say, spec)
+
+
+def _containers(say: Say, spec: Mapping[str, Any]) -> None:
+    """Checks what the containers of a pod share."""
+    names: dict[str, str | int] = {}
+    claims = [string(item, "name") for _, item in items(spec, "resourceClaims")]
+    grace = number(spec, "terminationGracePeriodSeconds")
+    most = 30 if grace is None else grace
+    for at, value in say.each(spec, *_PARTS):
+        name, part = string(value, "name"), at.route[-2]
+        if names.setdefault(name, part) != part:  # duplicates within one list are found by the schema
+            at("name", f"`{name}` is the name of an init container, too", "each name once")
+        for field in (*PROBES, "lifecycle"):
+            if field in value and part == "initContainers" and string(value, "restartPolicy") != "Always":
+                at(field, "is only for init containers that stay", "restartPolicy: Always", key=True)
+        for hook in ("postStart", "preStop"):
+            seconds = number(mapping(value, "lifecycle", hook, "sleep"), "seconds")
+            if seconds is not None and not 0 <= seconds <= most:
+                message = f"`{seconds}` is not within the grace period"
+                at(("lifecycle", hook, "sleep", "seconds"), message, f"0 to {most}")
+        for where, item in at.each(value, "ports"):
+            own = item.get("containerPort")
+            if spec.get("hostNetwork") is True and item.get("hostPort", own) != own:
+                where("hostPort", "with hostNetwork it equals containerPort", str(own))
+        for where, item in at.each(value, "resources.claims"):
+            name = string(item, "name")
+            if name not in claims:
+                where("name", f"the pod has no claim {show(name)}{near(name, claims)}", ", ".join(claims) or "none")
+
+
+def mounts(say: Say, spec: Mapping[str, Any], claims: Collection[str] = ()) -> None:
+    """Checks that the volumes that containers mount are there, and the other way round. `claims`: names of the volumes
+    that a StatefulSet makes for its pods."""
+    volumes = {string(volume, "name"): at for at, volume in say.each(spec, "volumes") if string(volume, "name")}
+    known, used = {*volumes, *claims}, set[str]()
+    for at, value in say.each(spec, *_PARTS):
+        for where, item in at.each(value, "volumeMounts"):
+            name = string(item, "name")
+            if name and name not in known:
+                listed = ", ".join(sorted(known)) or "none"
+                where("name", f"the pod has no volume `{name}`{near(name, known)}", listed)
+        used |= {string(item, "name") for _, item in at.each(value, "volumeMounts", "volumeDevices")}
     for name, at in volumes.items():
         if name not in used:
             message = f"no container mounts the volume `{name}`"
-            say((*at, "name"), message, "mount it, or leave it out", policy=policies.NO_EFFECT)
-    least(say, spec, route, {"activeDeadlineSeconds": 1})
-    least(say, spec, route, {"terminationGracePeriodSeconds": 0}, policies.NO_EFFECT)
-    if (number(spec, "activeDeadlineSeconds") or 0) > MAX_ID:
-        say((*route, "activeDeadlineSeconds"), f"`{spec['activeDeadlineSeconds']}` is too large", f"at most {MAX_ID}")
-    _context(say, mapping(spec, "securityContext"), (*route, "securityContext"))
-    # an empty one counts as left out
-    for field in ("priorityClassName", "serviceAccountName", "serviceAccount", "nodeName"):
-        if string(spec, field):
-            say.form((*route, field), spec[field], SUBDOMAIN)
-    if "runtimeClassName" in spec:
-        say.form((*route, "runtimeClassName"), spec["runtimeClassName"], SUBDOMAIN)
-    for field in ("hostname", "subdomain"):
-        if string(spec, field):
-            say.form((*route, field), spec[field], LABEL)
-    for at, value in items(spec, "imagePullSecrets", route):
-        if not string(value, "name"):
-            say(at, "`name` is missing", key=True, policy=policies.NO_EFFECT)
-    labels(say, mapping(spec, "nodeSelector"), (*route, "nodeSelector"))
-    for at, value in items(spec, "tolerations", route):
-        _toleration(say, value, at)
-    _spread(say, spec, route)
-    _affinity(say, mapping(spec, "affinity"), (*route, "affinity"))
+            at("name", message, "mount it, or leave it out", policy=policies.NO_EFFECT)
 
 
-def _context(say: Say, value: Mapping[str, Any], route: Route) -> None:
-    """Checks ids of users and groups, and that each sysctl is set once."""
-    for name in ("runAsUser", "runAsGroup", "fsGroup"):
-        identity = number(value, name)
-        if identity is not None and not 0 <= identity <= MAX_ID:
-            say((*route, name), f"`{identity}` is out of range", f"0 to {MAX_ID}")
-    groups = value.get("supplementalGroups")
-    for index, identity in enumerate(groups if type(groups) is list else ()):
-        if type(identity) is int and not 0 <= identity <= MAX_ID:
-            say((*route, "supplementalGroups", index), f"`{identity}` is out of range", f"0 to {MAX_ID}")
+def sysctls(say: Say, value: Mapping[str, Any]) -> None:
     seen: set[str] = set()
-    for at, item in items(value, "sysctls", route):
-        name = string(item, "name")
-        if name in seen:
-            say((*at, "name"), f"{show(name)} is listed twice", "each once")
-        seen.add(name)
+    for at, item in say.each(value, "sysctls"):
+        at.once("name", string(item, "name"), seen)
 
 
-def _ends(say: Say, value: Mapping[str, Any], route: Route) -> None:
-    """An init container that ends by itself has no probes and no hooks."""
-    for name in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
-        if name in value:
-            say((*route, name), "is only for init containers that stay", "restartPolicy: Always", key=True)
-
-
-def _sleeps(say: Say, value: Mapping[str, Any], route: Route, grace: int | None) -> None:
-    most = 30 if grace is None else grace
-    for name in ("postStart", "preStop"):
-        seconds = number(mapping(value, "lifecycle", name, "sleep"), "seconds")
-        if seconds is not None and not 0 <= seconds <= most:
-            at = (*route, "lifecycle", name, "sleep", "seconds")
-            say(at, f"`{seconds}` is not within the grace period", f"0 to {most}")
-
-
-def _toleration(say: Say, value: Mapping[str, Any], route: Route) -> None:
-    key, operator, effect = string(value, "key"), string(value, "operator") or "Equal", string(value, "effect")
+def toleration(say: Say, value: Mapping[str, Any]) -> None:
+    key, operator = string(value, "key"), string(value, "operator") or "Equal"
     if key:
-        qualified(say, key, (*route, "key"))
+        qualified(say, key, ("key",))
     elif operator != "Exists":
-        say(route, "without a key it tolerates everything, which only `operator: Exists` may say", "a key")
+        say("", "without a key it tolerates everything, which only `operator: Exists` may say", "a key")
     if operator == "Exists" and string(value, "value"):
-        say((*route, "value"), "Exists takes no value", "leave it out, or `operator: Equal`")
+        say("value", "Exists takes no value", "leave it out, or `operator: Equal`")
     elif operator == "Equal":
-        say.form((*route, "value"), value.get("value"), VALUE)
-    if "tolerationSeconds" in value and effect != "NoExecute":
-        say((*route, "tolerationSeconds"), "is only for `effect: NoExecute`")
+        say.form("value", value.get("value"), VALUE)
+    if "tolerationSeconds" in value and string(value, "effect") != "NoExecute":
+        say("tolerationSeconds", "is only for `effect: NoExecute`")
 
 
-def _spread(say: Say, spec: Mapping[str, Any], route: Route) -> None:
-    for at, value in items(spec, "topologySpreadConstraints", route):
-        least(say, value, at, {"maxSkew": 1, "minDomains": 1})
-        key = (string(value, "topologyKey"), string(value, "whenUnsatisfiable"))
-        if not key[0]:
-            say(at, "`topologyKey` is missing", key=True)
-        else:
-            qualified(say, key[0], (*at, "topologyKey"))
-        if "minDomains" in value and key[1] != "DoNotSchedule":
-            say((*at, "minDomains"), "is only for `whenUnsatisfiable: DoNotSchedule`")
-        selector(say, value.get("labelSelector"), (*at, "labelSelector"))
+def spread(say: Say, value: Mapping[str, Any]) -> None:
+    pod_term(say, value)
+    if "minDomains" in value and string(value, "whenUnsatisfiable") != "DoNotSchedule":
+        say("minDomains", "is only for `whenUnsatisfiable: DoNotSchedule`")
 
 
-def _affinity(say: Say, value: Mapping[str, Any], route: Route) -> None:
-    hard, soft = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
-    node, at = mapping(value, "nodeAffinity"), (*route, "nodeAffinity")
-    if hard in node and mapping(node, hard).get("nodeSelectorTerms") == []:
-        say((*at, hard, "nodeSelectorTerms"), "has no term", "one at least")
-    for where, term in items(mapping(node, hard), "nodeSelectorTerms", (*at, hard)):
-        _terms(say, term, where)
-    for where, item in items(node, soft, at):
-        _weight(say, item, where)
-        _terms(say, mapping(item, "preference"), (*where, "preference"))
-    for kind in ("podAffinity", "podAntiAffinity"):
-        pods, at = mapping(value, kind), (*route, kind)
-        for where, term in items(pods, hard, at):
-            _pod_term(say, term, where)
-        for where, item in items(pods, soft, at):
-            _weight(say, item, where)
-            _pod_term(say, mapping(item, "podAffinityTerm"), (*where, "podAffinityTerm"))
+def pod_term(say: Say, value: Mapping[str, Any]) -> None:
+    if not string(value, "topologyKey"):
+        say.missing("topologyKey")
+    else:
+        qualified(say, value["topologyKey"], ("topologyKey",))
 
 
-def _weight(say: Say, value: Mapping[str, Any], route: Route) -> None:
-    weight = number(value, "weight")
-    if weight is not None and not 1 <= weight <= 100:
-        say((*route, "weight"), f"`{weight}` is out of range", "1 to 100")
+def node_selector(say: Say, value: Mapping[str, Any]) -> None:
+    if value.get("nodeSelectorTerms") == []:
+        say("nodeSelectorTerms", "has no term", "one at least")
 
 
-def _terms(say: Say, term: Mapping[str, Any], route: Route) -> None:
-    for at, item in items(term, "matchExpressions", route):
-        qualified(say, string(item, "key"), (*at, "key"))
-        operator, values = string(item, "operator"), list(texts(item, "values", at))
-        if operator in ("In", "NotIn") and not values:
-            say(at, f"{operator} needs `values`")
-        elif operator in ("Exists", "DoesNotExist") and values:
-            say((*at, "values"), f"{operator} takes no values")
-        for place, value in values:
-            say.form(place, value, VALUE)
+def node_term(say: Say, term: Mapping[str, Any]) -> None:
+    for at, item in say.each(term, "matchExpressions"):
+        qualified(at, string(item, "key"), ("key",))
+        operator = _values(at, item)
+        values = list(texts(item, "values"))
+        for route, value in values:
+            at.form(route, value, VALUE)
         if operator in ("Gt", "Lt") and not (len(values) == 1 and values[0][1].lstrip("-").isdigit()):
             message = f"{operator} takes one whole number, as a text"
-            say((*at, "values"), message, policy=policies.NEVER_STARTS if len(values) == 1 else "")
+            at("values", message, policy=policies.NEVER_STARTS if len(values) == 1 else "")
 
 
-def _pod_term(say: Say, term: Mapping[str, Any], route: Route) -> None:
-    if not string(term, "topologyKey"):
-        say(route, "`topologyKey` is missing", key=True)
-    else:
-        qualified(say, string(term, "topologyKey"), (*route, "topologyKey"))
-    selector(say, term.get("labelSelector"), (*route, "labelSelector"))
+def expression(say: Say, value: Mapping[str, Any]) -> None:
+    """Checks an entry of a label selector's matchExpressions."""
+    say.choice("operator", _values(say, value), ("In", "NotIn", "Exists", "DoesNotExist"))
+
+
+def _values(say: Say, value: Mapping[str, Any]) -> str:
+    """The operator of an expression; reports values that do not fit."""
+    operator, values = string(value, "operator"), value.get("values")
+    if operator in ("In", "NotIn") and not values:
+        say("", f"{operator} needs `values`")
+    elif operator in ("Exists", "DoesNotExist") and values:
+        say("values", f"{operator} takes no values")
+    return operator
+
+
+def name_servers(say: Say, value: Mapping[str, Any]) -> None:
+    for route, server in texts(value, "nameservers"):
+        _address(say.into(*route), server)
+
+
+def host_alias(say: Say, value: Mapping[str, Any]) -> None:
+    _address(say.into("ip"), string(value, "ip"))
+    for route, name in texts(value, "hostnames"):
+        say.form(route, name, SUBDOMAIN)
+
+
+def _address(say: Say, text: str) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if not text.replace(".", "").isdigit():  # older servers take leading zeros
+            say("", f"{show(text)} is not an address", "10.0.0.10")

@@ -1,4 +1,5 @@
-"""Notes about interrupted submits on this machine, from which `status` prints the command that repairs them.
+"""What this machine remembers of its submits: the newest run of each job, and notes about interrupted submits, from
+which `status` prints the command that repairs them.
 
 The store cannot tell a run whose submit was interrupted from one that waits in another folder's queue: both have a
 job.json and no claim. So a submit writes a note on this machine before the first job.json, and deletes it when the
@@ -8,6 +9,7 @@ backend has every run.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import uuid
@@ -18,13 +20,15 @@ from pathlib import Path
 import msgspec
 
 from launcher.decoding import decode
-from launcher.errors import NotFound
+from launcher.errors import NotFound, SlipwayError
+from launcher.files import keep
 from launcher.protocol.read import read_run
-from launcher.spec.hashing import decode_job
+from launcher.spec.hashing import decode_job, encode_job
 from launcher.spec.model import ResolvedJob
 from launcher.spec.turns import at_turn
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
+from launcher.userdata.cache import cache_folder
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -118,3 +122,22 @@ def jobs_of(store: Store, run: str) -> Mapping[str, ResolvedJob]:
     if run not in jobs:
         raise NotFound(f"no run `{run}` in {store.url}")
     return jobs
+
+
+def remember(store: str, jobs: Mapping[str, ResolvedJob]) -> None:
+    """Keeps the jobs by their names (of a matrix: with the variant). A folder that cannot be written is no error."""
+    for name, job in jobs.items():
+        keep(_path(store, name), encode_job(job))
+
+
+def newest(store: str, name: str) -> ResolvedJob | None:
+    """The job that was kept under this name; None without one, and for one that this version cannot read."""
+    try:
+        return decode_job(_path(store, name).read_bytes())
+    except (OSError, SlipwayError):
+        return None
+
+
+def _path(store: str, name: str) -> Path:
+    place = hashlib.sha256(f"{store}\n{name}".encode()).hexdigest()[:32]
+    return cache_folder() / "newest" / f"{place}.json"

@@ -14,12 +14,17 @@ from typing import Any, Final
 
 from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import validate
+from launcher.backends.kubernetes.check.differences import differences
 from launcher.backends.kubernetes.check.files import ManifestFiles, read
-from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
-from launcher.backends.kubernetes.compare.differences import differences
-from launcher.backends.kubernetes.lint import runs as lint_runs
-from launcher.backends.kubernetes.lint import sync as lint_sync
-from launcher.backends.kubernetes.lint.runs import CARRIERS, LintedObject, LintLine
+from launcher.backends.kubernetes.check.forms import containers, items, mapping, string
+from launcher.backends.kubernetes.check.gitops import (
+    CARRIERS,
+    LintedObject,
+    LintLine,
+    application,
+    kustomizations,
+    runs,
+)
 from launcher.spec.device_names import refusal
 from launcher.spec.secrets.tokens import has_token
 from launcher.spec.values.problems import Problems, show
@@ -56,17 +61,17 @@ def lint(
         if why := refusal(file):
             lines.add(LintLine(file, 0, "error", why, "another name"))
     looks = _looks(documents, manifests, lines)
-    folders = {Path(look.document.file).parent.name for look in looks if look.kind in lint_runs.CARRIERS}
+    folders = {Path(look.document.file).parent.name for look in looks if look.kind in CARRIERS}
     for look in looks:
         if reason := validate.passed_over(look.value, version):
             look.say("note", (), f"{look.value['kind']} of {look.value['apiVersion']} is passed over: {reason}", "")
         _secrets(look)
         _images(look, catalogue)
-        lint_sync.application(look, folders)
-    lint_runs.runs(looks)
-    carriers = [Path(look.document.file) for look in looks if look.kind in lint_runs.CARRIERS]
+        application(look, folders)
+    runs(looks)
+    carriers = [Path(look.document.file) for look in looks if look.kind in CARRIERS]
     above = {name: text for name, text in manifests.kustomizations.items() if _is_above(name, carriers)}
-    lint_sync.kustomizations(read(above, Problems()), lines)
+    kustomizations(read(above, Problems()), lines)
     if before is not None:
         compared(looks, _looks(read(before.objects, Problems()), before, lines))
     return sorted(lines)
@@ -102,15 +107,16 @@ def _secrets(look: LintedObject) -> None:
                 look.error(
                     (part,), "a Secret with its values in Git", "make it in the cluster, or by a secrets operator"
                 )
+    for at, container in _containers(look):
+        for where, item in items(container, "env", at):
+            name = string(item, "name")
+            if _SECRET.search(name) and string(item, "value"):
+                look.error((*where, "value"), f"{show(name)} has its value in plain text", "valueFrom.secretKeyRef")
+
+
+def _containers(look: LintedObject) -> Iterator[tuple[Route, dict[str, Any]]]:
     for route, template in validate.templates(look.value):
-        for part in ("initContainers", "containers"):
-            for at, container in items(mapping(template, "spec"), part, (*route, "spec")):
-                for where, item in items(container, "env", at):
-                    name = string(item, "name")
-                    if _SECRET.search(name) and string(item, "value"):
-                        look.error(
-                            (*where, "value"), f"{show(name)} has its value in plain text", "valueFrom.secretKeyRef"
-                        )
+        yield from containers(mapping(template, "spec"), (*route, "spec"))
 
 
 def _texts(value: Any, route: Route) -> Iterator[tuple[Route, str]]:
@@ -128,19 +134,14 @@ def _images(look: LintedObject, catalogue: Mapping[str, str]) -> None:
     """Reports images of which the catalogue has another digest. A run keeps the image it was rendered with: rendering
     it now would give another run."""
     by_repository = {_repository(reference): (name, reference) for name, reference in catalogue.items()}
-    for route, template in validate.templates(look.value):
-        for part in ("initContainers", "containers"):
-            for at, container in items(mapping(template, "spec"), part, (*route, "spec")):
-                image = string(container, "image")
-                name, reference = by_repository.get(_repository(image), ("", ""))
-                digest, newest = image.partition("@")[2], reference.partition("@")[2]
-                if name and digest and digest != newest:
-                    message = f"stale: the catalogue has {name} as {newest[:19]}..., this is {digest[:19]}..."
-                    look.warning(
-                        (*at, "image"),
-                        message,
-                        "render it again if the run has not started; leave files of finished runs as they are",
-                    )
+    for at, container in _containers(look):
+        image = string(container, "image")
+        name, reference = by_repository.get(_repository(image), ("", ""))
+        digest, newest = image.partition("@")[2], reference.partition("@")[2]
+        if name and digest and digest != newest:
+            message = f"stale: the catalogue has {name} as {newest[:19]}..., this is {digest[:19]}..."
+            todo = "render it again if the run has not started; leave files of finished runs as they are"
+            look.warning((*at, "image"), message, todo)
 
 
 def _repository(image: str) -> str:

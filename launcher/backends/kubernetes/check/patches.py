@@ -11,10 +11,11 @@ from functools import cache
 from typing import Any, Final
 
 from launcher.backends.kubernetes import schemas
-from launcher.backends.kubernetes.check.rules import pods
+from launcher.backends.kubernetes.check import validate
+from launcher.backends.kubernetes.check.forms import Say, items, mapping
 from launcher.backends.kubernetes.check.rules.containers import DIGEST
-from launcher.backends.kubernetes.check.rules.forms import Say, items, mapping
-from launcher.backends.kubernetes.check.strict import Compiler, SchemaFindings
+from launcher.backends.kubernetes.check.rules.pods import mounts
+from launcher.backends.kubernetes.check.strict import SchemaFindings
 from launcher.backends.kubernetes.render.patch import KEYS, below, merge, patch_faults
 from launcher.backends.kubernetes.render.pod import PodContext, template
 from launcher.spec.model import Image, Limits, ResolvedJob, Resources, Role
@@ -35,9 +36,8 @@ def review(patch: Mapping[str, Any]) -> list[ValueFault]:
         return faults
     merged = merge(base, patch)
     findings: SchemaFindings = []
-    _compiler().named(_TEMPLATE)(merged, (), findings)
-    major, _, minor = VERSION.partition(".")
-    pods.template(Say(findings, (int(major), int(minor))), merged, ())
+    validate.compiled(VERSION, ruled=True)[1].named(_TEMPLATE)(merged, (), findings)
+    mounts(Say(findings, validate.numbers(VERSION), ("spec",)), merged["spec"])
     faults = [ValueFault(_place(merged, patch, each.route), each.what, each.allowed) for each in findings]
     return list(dict.fromkeys([*faults, *_images(patch)]))
 
@@ -45,7 +45,7 @@ def review(patch: Mapping[str, Any]) -> list[ValueFault]:
 def _structure(patch: Mapping[str, Any]) -> Iterator[ValueFault]:
     """Unknown fields and wrong types. A patch may leave out required fields, and null removes one."""
     findings: SchemaFindings = []
-    _compiler().named(_TEMPLATE)(_without_directives(patch), (), findings)
+    validate.compiled(VERSION, ruled=False)[1].named(_TEMPLATE)(_without_directives(patch), (), findings)
     for each in findings:
         if each.what == "has no value" and isinstance(each.route[-1], str):
             continue
@@ -95,11 +95,6 @@ def _place(merged: Any, patch: Any, route: Route) -> Route:
             patch, path = patch[key], below(path, key)
         at.append(key)
     return tuple(at)
-
-
-@cache
-def _compiler() -> Compiler:
-    return Compiler(schemas.load(VERSION).definitions)
 
 
 @cache

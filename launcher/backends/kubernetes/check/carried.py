@@ -11,10 +11,9 @@ import msgspec
 
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import Api, ApiRefused
-from launcher.backends.kubernetes.check.rules.forms import items, mapping, string
+from launcher.backends.kubernetes.check.differences import RENDERERS, Additions, FieldDifference, differences, tolerated
+from launcher.backends.kubernetes.check.forms import items, mapping, string
 from launcher.backends.kubernetes.check.validate import templates
-from launcher.backends.kubernetes.compare.allowed import RENDERERS, Additions, tolerated
-from launcher.backends.kubernetes.compare.differences import FieldDifference, differences
 from launcher.backends.kubernetes.objects import CONFIG_MAP, POD_GROUP
 from launcher.backends.kubernetes.render.manifests import objects
 from launcher.backends.kubernetes.render.pod import unescape
