@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import msgspec
 
 from launcher.errors import BadInput
-from launcher.protocol.records import Placement
 from launcher.spec.backends import backends, traits
 from launcher.spec.model import ResolvedJob
-from launcher.userdata.cluster_contexts import reached
 
 if TYPE_CHECKING:
+    from launcher.protocol.records import Placement
     from launcher.store import Store
 
 
@@ -431,6 +430,8 @@ class CheckResult(msgspec.Struct, frozen=True):
 def backend_of(job: ResolvedJob, options: Mapping[str, object]) -> Backend:
     """The backend that a job runs on. `options`: this machine's settings; how this machine reached the run before comes
     before them, and the job's own options come first."""
+    from launcher.userdata.cluster_contexts import reached
+
     return backend(job.backend, {"store": job.store, **options, **reached(job), **job.options})
 
 

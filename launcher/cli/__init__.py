@@ -6,7 +6,7 @@ A verb module has `SUMMARY` (one line), `EXAMPLE`, `add(parser)` and `run(args) 
 from __future__ import annotations
 
 import sys
-from gc import set_threshold  # in this package `gc` is the module of a verb
+from gc import freeze, set_threshold  # in this package `gc` is the module of a verb
 
 from launcher.cli import process
 
@@ -102,7 +102,10 @@ def main(argv: list[str] | None = None) -> int:
     set_threshold(50_000, 20, 50)
     arguments = sys.argv[1:] if argv is None else argv
     said = f"launcher {arguments[0]}" if arguments and arguments[0] in VERBS else "launcher"
-    return process.guarded(said, lambda: _main(arguments))
+    code = process.guarded(said, lambda: _main(arguments))
+    if argv is None:
+        freeze()  # else the interpreter's end searches all modules for circles: 12 of 110 ms
+    return code
 
 
 def _main(arguments: list[str]) -> int:
@@ -122,9 +125,10 @@ def _main(arguments: list[str]) -> int:
         hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2
-    from launcher.msgspec_import import load_msgspec
+    from launcher.imports import load_msgspec, load_yaml
 
     load_msgspec()
+    load_yaml()
     from launcher.cli.arguments import call
 
     return call(verb, VERBS[verb][0], rest)

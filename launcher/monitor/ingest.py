@@ -31,13 +31,14 @@ from launcher.monitor.rows import Row, rows_of, run_id, text
 from launcher.monitor.tables import identify
 from launcher.monitor.training_ingest import TrainingIngest
 from launcher.protocol.deleted import read_deleted
-from launcher.protocol.read import read_listed, read_run
+from launcher.protocol.read import RunListings, read_listed, read_run
+from launcher.protocol.records import StoredFolder
 from launcher.protocol.view import RunView
-from launcher.results.read import StoredOutput
+from launcher.results.read import RESULTS, StoredOutput
 from launcher.store.base import Store, settable
 from launcher.store.find import group_of, read_group
 from launcher.store.layout import GROUPS, MANIFEST, RunKeys
-from launcher.store.manifest import Manifest, find_output
+from launcher.store.manifest import Manifest, final_key, find_output
 from launcher.store.proof import runs_of
 
 PAUSE: Final = 0.5  # seconds between two passes over a folder
@@ -70,7 +71,14 @@ class ReadRun(NamedTuple):
     untold: bool
 
 
-FoundOutput = tuple[int, str, str, Manifest]  # attempt, name, key of the manifest, manifest
+class FoundOutput(NamedTuple):
+    """An output of a run, whose manifest has the key `at`. `manifest`: None where nothing but `folder` is needed."""
+
+    attempt: int
+    name: str
+    at: str
+    folder: StoredFolder
+    manifest: Manifest | None
 
 
 @dataclass
@@ -145,10 +153,11 @@ class StoreFollower:
         problems: list[str] = []
         skipped = set(complete) - again
         wanted = [run for run in listed if run not in skipped]
+        listings = RunListings(self.store, wanted, listed)
 
         def read(run: str) -> tuple[ReadRun | None, str]:
             try:
-                return ReadRun(*self._view(run)), ""
+                return ReadRun(*self._view(run, listings)), ""
             except NotFound:
                 return None, ""
             except Unreachable:
@@ -175,12 +184,12 @@ class StoreFollower:
         found.problems = tuple(problems)
         return found
 
-    def _view(self, run: str) -> tuple[RunView, bool, bool]:
+    def _view(self, run: str, listings: RunListings | None = None) -> tuple[RunView, bool, bool]:
         """(the run, whether its outputs were deleted, whether nobody was told of it). In a folder each of its records
         is asked for: a listing would walk through all that the run has stored."""
         keys = RunKeys(run)
         if not settable(self.store) and run not in self._large:
-            found = read_listed(self.store, run)
+            found = read_listed(self.store, run, listings)
             if found is not None:
                 deleted = keys.deleted in found.keys and read_deleted(self.store, run) is not None
                 return found.view, deleted, not any(key.startswith(keys.notices) for key in found.keys)
@@ -288,7 +297,7 @@ class StoreFollower:
             key = rows[run].run["id"]
             told = counts[key]
             found.rollouts += told
-            settled = result is not None and self.store.now() - result.time > SETTLED
+            settled = result is not None and one.view.now - result.time > SETTLED
             if settled and (run in new or told or not held[run].complete):
                 complete.append(key)
             if run in new or told or self._said.get(run) != rows[run].digest:
@@ -317,15 +326,16 @@ class StoreFollower:
         self, key: int, run: str, found: Sequence[FoundOutput], held: Mapping[str, Any]
     ) -> Iterator[FreshOutput]:
         """The outputs of a run that differ from those in the database, `held`. Deletes those that the run lacks."""
-        rows = [_output_row(key, attempt, name, at, manifest) for attempt, name, at, manifest in found]
+        rows = [_output_row(key, each) for each in found]
         for name in set(held) - {row["name"] for row in rows}:
             written(self.engine, partial(drop_output, key=key, name=name))
-        for row, (attempt, name, _, manifest) in zip(rows, found, strict=True):
+        for row, each in zip(rows, found, strict=True):
             known = held.get(row["name"])
             same = known is not None and known.digest == row["digest"]
             if known is None or not same or not (known.ingested == row["digest"] or known.problem):
-                folder = RunKeys(run).attempt(attempt)
-                yield FreshOutput(run, row, StoredOutput(self.store, folder, name, manifest))
+                keys, manifest = RunKeys(run).attempt(each.attempt), each.manifest
+                output = StoredOutput(self.store, keys, each.name, manifest) if manifest is not None else None
+                yield FreshOutput(run, row, output)
 
     def _found(self, one: ReadRun) -> list[FoundOutput] | SlipwayError:
         """The outputs of a run; or why they cannot be read. Raises Unreachable."""
@@ -343,6 +353,8 @@ class StoreFollower:
             return  # an adopted run shows the other run's
         numbers = [attempt.number for attempt in view.attempts]
         last = result.attempt if result is not None and result.outcome == "succeeded" else max(numbers, default=0)
+        told_of = result.shown if result is not None else None
+        shown = told_of.folders if told_of is not None and told_of.attempt == last else {}
         for name, output in job.outputs.items():
             if output.kind == "checkpoints":
                 continue
@@ -350,26 +362,31 @@ class StoreFollower:
             if attempt is None:
                 continue
             folder = RunKeys(view.run).attempt(last).output(name)
+            if name != RESULTS and name in attempt.outputs and name in shown:
+                yield FoundOutput(last, name, final_key(folder), shown[name], None)
+                continue
             told = attempt.live(job.members()[0]).get(name)
             stored = find_output(self.store, folder, told, newer=view.result is not None)
             if stored is not None:
-                yield last, name, stored[0], stored[1]
+                at, manifest = stored
+                of = StoredFolder(len(manifest.files), manifest.size, manifest.digest)
+                yield FoundOutput(last, name, at, of, manifest)
 
     def _check_stop(self) -> None:
         if self._stop.is_set():
             raise Stopping("the monitor is stopping")
 
 
-def _output_row(key: int, attempt: int, name: str, at: str, manifest: Manifest) -> Row:
+def _output_row(key: int, found: FoundOutput) -> Row:
     return {
         "run_id": key,
-        "name": text(name),
-        "attempt": attempt,
-        "key": text(at),
-        "final": int(at.endswith(MANIFEST)),
-        "files": len(manifest.files),
-        "bytes": manifest.size,
-        "digest": identify_text(at, manifest.digest),
+        "name": text(found.name),
+        "attempt": found.attempt,
+        "key": text(found.at),
+        "final": int(found.at.endswith(MANIFEST)),
+        "files": found.folder.files,
+        "bytes": found.folder.bytes,
+        "digest": identify_text(found.at, found.folder.digest),
     }
 
 

@@ -29,11 +29,11 @@ Told = tuple[Source, Rows]
 
 
 class FreshOutput(NamedTuple):
-    """An output that the database lacks or has otherwise, with its row."""
+    """An output that the database lacks or has otherwise, with its row. `output`: None where no file of it is read."""
 
     run: str
     row: Row
-    output: StoredOutput
+    output: StoredOutput | None
 
     @property
     def key(self) -> int:
@@ -59,20 +59,22 @@ class ResultIngest:
     def bring_in(self, fresh: Sequence[FreshOutput], problems: list[str]) -> Counter[int]:
         """Returns how many rollouts of each run are new or gone. An output that cannot be read is a line of
         `problems`."""
-        results = [each for each in fresh if each.row["name"] == RESULTS]
-        keys = [each.key for each in results]
+        results = [(each, each.output) for each in fresh if each.row["name"] == RESULTS and each.output is not None]
+        keys = [each.key for each, _ in results]
         held, trained = self._held(keys), self._trained(keys)
         contents = in_order(_content, results, self.store, len(results))
         counts = Counter[int]()
         rows = []
         for each in fresh:
             problem = ""
-            if each.row["name"] == RESULTS:
+            if each.row["name"] == RESULTS and each.output is not None:
                 try:
                     found = next(contents)
                     if isinstance(found, SlipwayError):
                         raise found
-                    counts[each.key] += self._rollouts(each, *found, held.get(each.key, {}), each.key in trained)
+                    counts[each.key] += self._rollouts(
+                        each.key, each.output, *found, held.get(each.key, {}), each.key in trained
+                    )
                 except (DamagedResults, NotFound) as error:
                     problem = text(str(error))
                     problems.append(f"{each.run}: {problem}")
@@ -100,14 +102,14 @@ class ResultIngest:
 
     def _rollouts(
         self,
-        each: FreshOutput,
+        key: int,
+        output: StoredOutput,
         wanted: Mapping[int, Source],
         metrics: Sequence[Row],
         held: Mapping[int, str],
         trained: bool,
     ) -> int:
         """Reads the rollouts that are new or differ, and notes those that the output does not have any more."""
-        key, output = each.key, each.output
         new = [source for source in wanted.values() if held.get(source.id) != source.digest]
 
         def read(source: Source) -> Rows:
@@ -158,10 +160,11 @@ class ResultIngest:
         put(connection, tables.outputs, ordered, replace=True)
 
 
-def _content(each: FreshOutput) -> tuple[Mapping[int, Source], Sequence[Row]] | SlipwayError:
+def _content(found: tuple[FreshOutput, StoredOutput]) -> tuple[Mapping[int, Source], Sequence[Row]] | SlipwayError:
     """(the rollouts by their ids, the rows of its summary) of results; or why they cannot be read."""
+    each, output = found
     try:
-        return {source.id: source for source in sources(each.key, each.output)}, metric_rows(each.key, each.output)
+        return {source.id: source for source in sources(each.key, output)}, metric_rows(each.key, output)
     except (DamagedResults, NotFound) as error:
         return error
 

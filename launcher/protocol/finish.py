@@ -18,7 +18,17 @@ from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
 from launcher.protocol.facts import RunFacts, facts
 from launcher.protocol.read import read_events, read_run, unlisted
-from launcher.protocol.records import Beat, Claim, Event, HeldAttempt, Placement, Result, Resumed, ShownResult
+from launcher.protocol.records import (
+    Beat,
+    Claim,
+    Event,
+    HeldAttempt,
+    Placement,
+    Result,
+    Resumed,
+    ShownResult,
+    StoredFolder,
+)
 from launcher.protocol.steps import Move
 from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
@@ -127,11 +137,14 @@ def put_result(
     message: str = "",
     data: Mapping[str, str] | None = None,
     last: Beat | None = None,
+    claim: Claim | None = None,
+    folders: Mapping[str, StoredFolder] | None = None,
 ) -> Result:
     """Creates result.json from a verdict. Returns the result in the store, which is another process's if that one was
     first.
 
-    `last`: of the leader of the view's newest attempt, which writes this.
+    `last`, `claim`, `folders`: heartbeat, claim and outputs of the leader of the view's newest attempt, which writes
+    this.
 
     `data`: input -> digest of the bytes that the attempt read; None: it is read from the attempt's events.
     """
@@ -139,7 +152,13 @@ def put_result(
         events = read_events(store, view).events if verdict.outcome == "succeeded" else ()
         data = {name: digest for event in events if _read_by(event, verdict) for name, digest in event.fields.items()}
     ours = result_of(view, job, verdict, writer=writer, message=message, data=data)
-    ours = msgspec.structs.replace(ours, shown=shown(view, job, last))
+    told = shown(view, job, last)
+    if told is not None and len(job.members()) == len(view.attempts) == 1:
+        mine = view.attempts[0].exits.get(job.members()[0]) if claim is not None else None
+        told = msgspec.structs.replace(told, claim=claim if mine is not None else None, exit=mine)
+    if told is not None and folders:
+        told = msgspec.structs.replace(told, folders=dict(folders))
+    ours = msgspec.structs.replace(ours, shown=told)
     return write_result(store, view.run, job, ours)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from launcher.errors import NotFound
@@ -15,13 +16,15 @@ from launcher.protocol.view import AttemptView, RunView, add
 from launcher.reasons import Reason
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Meta, Store, settable
-from launcher.store.layout import MANIFEST, AttemptKeys, RunKeys
+from launcher.store.layout import MANIFEST, RUNS, AttemptKeys, RunKeys
 
 A = TypeVar("A")
 B = TypeVar("B")
 PARALLEL: Final = 8
 FEW: Final = 8  # requests that are not worth threads of their own
 PAGE: Final = 1000  # names in one answer to a listing
+NEIGHBOURS: Final = 64  # runs of one listing; a run that has ended has about twelve objects
+SEEKING: Final = ("s3:", "gs:")  # stores whose lists begin at any key
 
 
 def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
@@ -42,31 +45,103 @@ def read_run(store: Store, run: str, *, full: bool = True) -> RunView:
     return view
 
 
+class RunListings:
+    """What runs have, for threads that read one run each: runs that lie side by side in the store have one listing
+    together. `now`: the store's clock before all of them."""
+
+    def __init__(self, store: Store, wanted: Iterable[str], there: Iterable[str]) -> None:
+        """`there`: all runs of the store, as far as it is known."""
+        self._store, self.now = store, store.now()
+        self._groups: dict[str, _Neighbours] = {}
+        most, chosen = NEIGHBOURS if store.url.startswith(SEEKING) else 1, set(wanted)
+        group = _Neighbours()
+        for run in sorted(there, key=lambda run: RunKeys(run).prefix):
+            if run not in chosen or len(group.runs) == most:
+                group = _Neighbours()
+            if run in chosen:
+                group.runs.append(run)
+                self._groups[run] = group
+
+    def take(self, run: str) -> Mapping[str, Meta] | None:
+        """The objects of a run. None: it has none, or more than one answer names."""
+        group = self._groups[run]
+        with group.lock:
+            if group.found is None:
+                group.found = self._list(group.runs)
+            return group.found.pop(run, None)
+
+    def _list(self, runs: Sequence[str]) -> dict[str, dict[str, Meta]]:
+        found: dict[str, dict[str, Meta]] = {}
+        over: set[str] = set()
+        prefix = RunKeys(runs[0]).prefix if len(runs) == 1 else RUNS
+        after: str | None = "" if len(runs) == 1 else RunKeys(runs[0]).prefix
+        while after is not None:
+            after = self._list_on(runs, prefix, after, found, over)
+        return {run: metas for run, metas in found.items() if run not in over}
+
+    def _list_on(
+        self, runs: Sequence[str], prefix: str, after: str, found: dict[str, dict[str, Meta]], over: set[str]
+    ) -> str | None:
+        """Lists until the last of the runs, or until one has too many objects; then returns a key behind these."""
+        chosen, last = {*runs} - over, RunKeys(runs[-1]).prefix
+        for meta in self._store.scan(prefix, after):
+            run, slash, _ = meta.key.removeprefix(RUNS).partition("/")
+            if slash and RunKeys(run).prefix > last:
+                break
+            if slash and run in chosen:
+                mine = found.setdefault(run, {})
+                mine[meta.key] = meta
+                if len(mine) == PAGE:
+                    over.add(run)
+                    return RunKeys(run).prefix[:-1] + "0" if len(runs) > 1 else None  # "0" follows "/"
+        return None
+
+
+class _Neighbours:
+    """Runs of one listing."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+        self.lock = threading.Lock()
+        self.found: dict[str, dict[str, Meta]] | None = None
+
+
 class ListedRun(NamedTuple):
     view: RunView
     keys: frozenset[str]  # all objects of the run
 
 
-def read_listed(store: Store, run: str) -> ListedRun | None:
-    """As `read_run`, from one listing of all that the run has, and a request for each record that is there: five for
-    a run that has ended in its first attempt and whose result says what is shown. The last heartbeat of that attempt
-    has then its time and what the result says of it. None: one answer does not hold all of the run, or has no job."""
-    now = store.now()
-    metas = {meta.key: meta for meta in islice(store.scan(RunKeys(run).prefix), PAGE)}
-    if len(metas) == PAGE or RunKeys(run).job not in metas:
+def read_listed(store: Store, run: str, listings: RunListings | None = None) -> ListedRun | None:
+    """As `read_run`, from a listing of all that the run has, and a request for each record that is there: two for a
+    run of one rank that has ended in its first attempt and whose result says what is shown. The last heartbeat of that
+    attempt has then its time and what the result says of it. None: one answer does not hold all of the run, or has no
+    job."""
+    listings = listings or RunListings(store, [run], [run])
+    metas = listings.take(run)
+    if metas is None or RunKeys(run).job not in metas:
         return None
-    view = RunView(run, now=now, settable=settable(store))
+    view = RunView(run, now=listings.now, settable=settable(store))
     for key in (RunKeys(run).job, RunKeys(run).result):
         view = _with(store, view, [key] if key in metas else [])
     job = view.job
     if job is None:
         return None  # deleted meanwhile
-    records = list(_records(view, job, metas))
-    for key in [key for key, is_read in records if not is_read]:
-        view = add(view, key, b"", metas[key].modified)
-    view = _several(store, view, [key for key, is_read in records if is_read])
+    records, told = list(_records(view, job, metas)), _ended(view, job)
+    for key in [key for key, is_read in records if key in told or not is_read]:
+        view = add(view, key, told.get(key, b""), metas[key].modified)
+    view = _several(store, view, [key for key, is_read in records if is_read and key not in told])
     view = _several(store, view, list(_beats(view, job, metas)))
     return ListedRun(_last_word(view, job, metas), frozenset(metas))
+
+
+def _ended(view: RunView, job: ResolvedJob) -> dict[str, bytes]:
+    """The records of the run's only attempt that its result repeats, by their keys."""
+    shown = view.result.shown if view.result is not None else None
+    if shown is None or shown.claim is None or shown.exit is None:
+        return {}
+    (member,) = job.members()
+    keys = RunKeys(view.run).attempt(shown.attempt)
+    return {keys.claim(member): msgspec.json.encode(shown.claim), keys.exit(member): msgspec.json.encode(shown.exit)}
 
 
 def _records(view: RunView, job: ResolvedJob, metas: Iterable[str]) -> Iterator[tuple[str, bool]]:

@@ -168,9 +168,21 @@ class HeldAttempt(Record, frozen=True):
     seconds: float  # for which it held its machines
 
 
+class StoredFolder(Record, frozen=True):
+    """What the manifest of an output says of all its files."""
+
+    files: int
+    bytes: int
+    digest: str
+
+
 class ShownResult(Record, frozen=True):
     """What a status line says of a run that has ended and is in none of the other fields of its result, so that nobody
-    has to read its attempts for it. The leader writes it, of its own attempt and the earlier ones."""
+    has to read its attempts for it. The leader writes it, of its own attempt and the earlier ones.
+
+    claim, exit  of a run of one rank that ended in its first attempt: these records as they are
+    folders      output -> what its final manifest says
+    """
 
     attempt: int = 0  # the newest
     attempts: int = 0
@@ -179,6 +191,9 @@ class ShownResult(Record, frozen=True):
     total: float | None = None
     message: str = ""
     checkpoint: int | None = None
+    claim: Claim | None = None
+    exit: Exit | None = None
+    folders: dict[str, StoredFolder] = {}
 
 
 class Result(Record, frozen=True):

@@ -13,7 +13,7 @@ from launcher.clock import boottime
 from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol import decide
-from launcher.protocol.records import Beat, Broken, Exit, Result
+from launcher.protocol.records import Beat, Broken, Exit, Result, StoredFolder
 from launcher.protocol.steps import Stop
 from launcher.reasons import Reason
 from launcher.runtime.process.threads import ErrorReporter, ResilientThread
@@ -63,6 +63,7 @@ class BeatState(msgspec.Struct):
     stored: tuple[int, int, int] = (0, 0, 0)  # bytes of the log and of the metrics in the store; bytes of both lost
     outputs: dict[str, int] = msgspec.field(default_factory=dict)  # live output -> its newest complete version
     told: dict[str, int] = msgspec.field(default_factory=dict)  # `outputs` as in the last heartbeat in the store
+    folders: dict[str, StoredFolder] = msgspec.field(default_factory=dict)  # outputs that are whole; in no heartbeat
 
 
 class Beating:

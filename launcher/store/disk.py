@@ -69,7 +69,7 @@ class RootMode(NamedTuple):
         os.chmod(place, wanted)  # noqa: PTH101
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Makes the names in a folder durable. Does nothing if the folder was deleted meanwhile."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

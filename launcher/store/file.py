@@ -189,6 +189,19 @@ class FileStore:
                     return self._is_ours(key, body)
         return True
 
+    def name_again(self, key: str, like: str) -> bool:
+        """Gives the object `like` another key: a third of the work of `create`, for its bytes and its time are durable.
+        False if that is not possible: the key is taken, `like` is gone, or a file has no room for more names."""
+        target = self._at(key)
+        try:
+            os.link(self._at(like), target)
+        except OSError:
+            return False
+        with self._errors(key):
+            if self._sync:
+                disk.sync_folder(target.rpartition("/")[0])
+        return True
+
     def put(self, key: str, body: bytes) -> None:
         target = self._path(key)
         with self._errors(key), self._prepared([body]) as part:

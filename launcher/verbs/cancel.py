@@ -27,6 +27,7 @@ from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.spec.turns import at_turn
 from launcher.store.base import Store, settable
+from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys
 from launcher.userdata.cluster_contexts import reached
 from launcher.userdata.record_cache import Memory
@@ -106,7 +107,8 @@ def cancel_unread(store: Store, runs: Iterable[str], *, reason: str = "") -> lis
     """Asks runs to end whose job.json this launcher cannot read (a newer one's, or damaged): their own processes look
     for cancel.json. Their backends are not asked."""
     by = _user()
-    return [Cancelled(run, _ask(store, run, reason, by)) for run in runs]
+    chosen = list(runs)
+    return [Cancelled(run, state) for run, state in zip(chosen, _ask(store, chosen, reason, by), strict=True)]
 
 
 def cancel_jobs(
@@ -156,9 +158,10 @@ def cancel_all(
         if missing:
             raise NotFound(f"no run `{missing[0]}` in {store.url}")
         by = _user()
-        several = min(8, len(runs) // 128 + 1)  # of very many runs a thread asks several, one after the other
+        # of many runs a thread asks several, one after the other
+        several = min(64, len(runs) // PARALLEL + 1) if settable(store) else min(8, len(runs) // 128 + 1)
         chunks = [runs[at : at + several] for at in range(0, len(runs), several)]
-        asked = threads.map(lambda chunk: [_ask(store, run, reason, by) for run in chunk], chunks)
+        asked = threads.map(lambda chunk: _ask(store, chunk, reason, by), chunks)
         states = [state for chunk in asked for state in chunk]
         # one that a cancel has ended may have something left: the last cancel died, or was not heard
         stopping = [run for run, state in zip(runs, states, strict=True) if left or state in ("stopping", "cancelled")]
@@ -182,14 +185,22 @@ def _exists(store: Store, run: str) -> bool:
     return store.head(RunKeys(run).job) is not None
 
 
-def _ask(store: Store, run: str, reason: str, by: str) -> str:
-    """Puts cancel.json unless the run has ended."""
-    stored = store.read(RunKeys(run).result)
-    if stored is not None:
-        return str(ended_as(decode_record(stored[1].key, stored[0], Result))[0])
-    record = Cancel(by=by, time=time.time(), nonce=uuid.uuid4().hex, reason=reason)
-    store.create(RunKeys(run).cancel, msgspec.json.encode(record))
-    return "stopping"
+def _ask(store: Store, runs: Sequence[str], reason: str, by: str) -> list[str]:
+    """Puts cancel.json of each run that has not ended. In a folder they are one file, which is made durable once."""
+    body, first, states = b"", "", []
+    for run in runs:
+        stored = store.read(RunKeys(run).result)
+        if stored is not None:
+            states.append(str(ended_as(decode_record(stored[1].key, stored[0], Result))[0]))
+            continue
+        states.append("stopping")
+        key = RunKeys(run).cancel
+        if first and isinstance(store, FileStore) and store.name_again(key, first):
+            continue
+        body = body or msgspec.json.encode(Cancel(by=by, time=time.time(), nonce=uuid.uuid4().hex, reason=reason))
+        if store.create(key, body):
+            first = key
+    return states
 
 
 def _part(store: Store, run: str, backend: Backend) -> BackendObservation | None:

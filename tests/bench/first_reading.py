@@ -12,8 +12,9 @@ import os
 import sys
 import tempfile
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any, cast
@@ -21,14 +22,16 @@ from typing import Any, cast
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
 from launcher.protocol.finish import put_result
-from launcher.protocol.read import read_run
+from launcher.protocol.read import PAGE, read_run
 from launcher.protocol.records import Beat
 from launcher.protocol.verdict import Verdict
+from launcher.protocol.view import RunView
 from launcher.reasons import Reason
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import Output
 from launcher.store.base import Meta, Store
-from launcher.store.layout import work_run
+from launcher.store.layout import RunKeys, work_run
+from launcher.store.manifest import read_manifest
 from launcher.userdata.cache import Cache
 from launcher.verbs.status import read_lines
 from tests.support.fakerun import FakeAttempt, fake_job, write_run
@@ -43,10 +46,11 @@ class Indexed(MemoryStore):
     """Lists a run without looking at every key, which would be this process's work and is a server's."""
 
     index: dict[str, list[str]] | None = None  # of each run; none until all is written
+    keys: Sequence[str] = ()
 
     def make_index(self) -> None:
-        self.index = {}
-        for key in sorted(self.objects):
+        self.index, self.keys = {}, sorted(self.objects)
+        for key in self.keys:
             self.index.setdefault("/".join(key.split("/", 2)[:2]) + "/", []).append(key)
 
     def level(self, prefix: str) -> tuple[list[Meta], list[str]]:
@@ -64,10 +68,27 @@ class Indexed(MemoryStore):
         return [key for key in self.index.get(run, ()) if key.startswith(prefix)]
 
     def scan(self, prefix: str, after: str = "") -> Iterator[Meta]:
-        if self.index is None or not prefix.startswith("runs/") or prefix.count("/") < 2:
-            return super().scan(prefix, after)
-        self.asked("scan")
-        return map(self._meta, self.below(prefix))
+        if self.index is None or not prefix.startswith("runs/"):
+            yield from super().scan(prefix, after)
+            return
+        keys = self.keys[bisect_right(self.keys, max(prefix, after)) :] if prefix == "runs/" else self.below(prefix)
+        for at, key in enumerate(keys):
+            if at % PAGE == 0:
+                self.asked("scan")
+            if not key.startswith(prefix):
+                return
+            yield self._meta(key)
+
+
+def folders_of(store: Store, view: RunView) -> dict[str, Any]:
+    """What the leader that uploaded the outputs says of them; a checkout of before has no word for it."""
+    from launcher.protocol import records
+
+    if not hasattr(records, "StoredFolder"):
+        return {}
+    manifest = read_manifest(store, RunKeys(view.run).attempt(1).output_manifest("model"))
+    assert manifest is not None
+    return {"model": records.StoredFolder(len(manifest.files), manifest.size, manifest.digest)}
 
 
 def measure() -> None:
@@ -76,13 +97,19 @@ def measure() -> None:
     store = cast(Store, memory)
     beat = Beat(seq=3, phase="running", step=100, total=100, running=30.0)
     # as a leader ends its run; older code writes a result that does not say what is shown
-    told: Any = {"last": beat} if "last" in signature(put_result).parameters else {}
+    known = signature(put_result).parameters
     runs = []
     for index in range(RUNS):
         job = fake_job("over", config={"index": index}, outputs={"model": Output()})
         attempt = FakeAttempt(beat=beat, outputs={"model": {"weights": b"w"}})
         runs.append(write_run(store, job, [attempt], outcome=None))
         view = read_run(store, runs[-1])
+        told: dict[str, Any] = {
+            "last": beat,
+            "claim": view.attempts[0].claims["main-0"],
+            "folders": folders_of(store, view),
+        }
+        told = {name: value for name, value in told.items() if name in known}
         put_result(store, view, job, Verdict("succeeded", 1, Reason.SUCCEEDED), writer="main-0", data={}, **told)
         store.create(work_run(work_hash(job), runs[-1]), b"{}")
 

@@ -165,7 +165,7 @@ class Member:
     def _claim(self, view: RunView, number: int) -> bool:
         claim = Claim(self.placement, self._nonce, self.clock.time(), self.version, self.image)
         body = msgspec.json.encode(claim)
-        self._claimed_at = self.clock.boottime()
+        self._own_claim, self._claimed_at = claim, self.clock.boottime()
         return self._patiently(lambda: self.store.create(self.keys.attempt(number).claim(self.member), body))
 
     def _begin(self, view: RunView, number: int) -> Started:
@@ -442,8 +442,11 @@ class Member:
         self, view: RunView, verdict: Verdict, data: Mapping[str, str] | None = None, *, mine: bool = False
     ) -> Result:
         """`mine`: after this process's own attempt, which is the view's newest."""
-        last = None
-        if mine and self.index == 0 and view.attempts[-1].number == self._number:
-            state = self.beat_state
-            last = Beat(0, state.phase, state.step, state.total, state.message)
-        return put_result(self.store, view, self.job, verdict, writer=self.member, data=data, last=last)
+        state = self.beat_state
+        if not mine or self.index != 0 or view.attempts[-1].number != self._number:
+            return put_result(self.store, view, self.job, verdict, writer=self.member, data=data)
+        last = Beat(0, state.phase, state.step, state.total, state.message)
+        return put_result(
+            self.store, view, self.job, verdict, writer=self.member, data=data,
+            last=last, claim=self._own_claim, folders=state.folders,
+        )  # fmt: skip

@@ -15,6 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from launcher.errors import BadInput, NotFound, SlipwayError
+from launcher.protocol.records import StoredFolder
 from launcher.reasons import Reason
 from launcher.runtime.beating import BeatState
 from launcher.runtime.context import MemberContext
@@ -94,7 +95,7 @@ class Outputs:
     """The outputs of kind `files` of the leader. Not thread-safe."""
 
     def __init__(self, context: MemberContext, state: BeatState) -> None:
-        self._context = context
+        self._context, self._state = context, state
         self._names = [name for name, output in context.job.outputs.items() if output.kind == "files"]
         self._live = {
             name: LiveVersions(context, name, state) for name in self._names if context.job.outputs[name].sync == "live"
@@ -181,9 +182,13 @@ class Outputs:
         if name not in self._final:
             root = self._context.folders.outputs / name
             self._final[name] = live.upload if live else Upload(self._context.store, keys.output(name), root)
-        self._read(name, lambda: self._final[name].final(keys.output_manifest(name)))
+        self._read(name, lambda: self._tell(name, self._final[name].final(keys.output_manifest(name))))
         if live is not None:
             live.leave()
+
+    def _tell(self, name: str, manifest: Manifest) -> None:
+        folder = StoredFolder(len(manifest.files), manifest.size, manifest.digest)
+        self._state.folders = {**self._state.folders, name: folder}
 
     def _read(self, name: str, send: Callable[[], object]) -> None:
         try:

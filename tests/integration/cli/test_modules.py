@@ -29,12 +29,12 @@ print(code, len(loaded) - len(rooms), *sorted(dear & sys.modules.keys()), file=s
 # verb -> the most modules that it may load beyond the interpreter's own (measured, and five more)
 MOST = {
     ("--help",): 12,
-    ("render", "kubernetes.yaml", "--store", "s3://bucket/x"): 181,
+    ("render", "kubernetes.yaml", "--store", "s3://bucket/x"): 178,
     ("render", "local.yaml"): 184,
     ("status",): 194,
     ("status", "one"): 201,
     ("logs", "one"): 197,
-    ("submit", "local.yaml"): 236,
+    ("submit", "local.yaml"): 230,
 }
 LOCAL = "name: one\ncommand: [x]\nresources: {cpus: 1}\n"
 KUBERNETES = (
@@ -75,7 +75,7 @@ def test_no_verb_loads_more_than_it_needs(home: Path) -> None:
 LOADED = """
 import sys
 from importlib import import_module
-from launcher.msgspec_import import load_msgspec
+from launcher.imports import load_msgspec
 load_msgspec()
 import_module(sys.argv[1])
 dear = {"dataclasses", "inspect", "logging", "typing_extensions"}

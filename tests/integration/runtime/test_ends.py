@@ -18,12 +18,13 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from launcher.protocol.records import Beat
+from launcher.protocol.records import Beat, StoredFolder
 from launcher.reasons import Reason
 from launcher.runtime.process import procs
 from launcher.runtime.process.procs import MARK
 from launcher.spec.model import Input, Limits, Output, Resources, Timing
 from launcher.spec.resolve.threads import threads
+from launcher.store.manifest import read_manifest
 from tests.integration.runtime.rig import Rig, command_of, no_process_left, python, started, terminate, until
 from tests.support.needs import lacking, need_root
 from tests.support.s3 import ENVIRONMENT, S3Server
@@ -120,6 +121,12 @@ time.sleep(0.6)
     result = rig.result()
     assert result is not None
     assert (result.outcome, result.reason, result.attempt) == ("succeeded", Reason.SUCCEEDED, 1)
+    assert result.shown is not None  # it repeats what a reader of many runs would ask for one by one
+    (attempt,) = rig.view().attempts
+    assert (result.shown.claim, result.shown.exit) == (attempt.claims["main-0"], rig.exit())
+    manifest = read_manifest(rig.store, rig.keys.attempt(1).output_manifest("results"))
+    assert manifest is not None
+    assert result.shown.folders == {"results": StoredFolder(3, manifest.size, manifest.digest)}
     end = rig.exit()
     assert (end.code, end.reason) == (0, Reason.SUCCEEDED)
     assert end.running > 0

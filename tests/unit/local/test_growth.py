@@ -18,8 +18,9 @@ from launcher.spec.hashing import run_hash, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store import Store
 from launcher.store.file import FileStore
+from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
-from launcher.verbs.cancel import cancel_all
+from launcher.verbs.cancel import PARALLEL, cancel_all
 from launcher.verbs.status import read_lines
 from launcher.verbs.submit import submit
 from tests.support.jobs import group, job
@@ -117,6 +118,8 @@ def test_a_verb_lists_the_queue_once(tmp_path: Path, counted: Counter[str], monk
         figures["status"] = measured(counted)
         assert {one.state for one in cancel_all(store, runs, backend)} == {"stopping"}
         figures["cancel"] = measured(counted)
+        requests = [Path(store.url.removeprefix("file://")) / RunKeys(run).cancel for run in runs]
+        assert len({each.stat().st_ino for each in requests}) <= PARALLEL  # each of these is made durable by itself
         seen[number] = figures
     for verb, few in seen[50].items():
         many = seen[200][verb]

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, select
 
 from launcher.monitor import tables
 from launcher.monitor.ingest import StoreFollower
@@ -16,17 +16,28 @@ from launcher.monitor.rows import rows_of
 from launcher.notices.events import FAILED
 from launcher.notices.ledger import NoticeBegun
 from launcher.protocol.finish import put_result
-from launcher.protocol.read import PAGE, read_listed, read_run
-from launcher.protocol.records import Beat, Event
+from launcher.protocol.read import NEIGHBOURS, PAGE, RunListings, read_listed, read_run
+from launcher.protocol.records import Beat, Event, StoredFolder
 from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
 from launcher.spec.model import Output, ResolvedJob
 from launcher.store.base import Store
 from launcher.store.layout import NoticeKeys, RunKeys
+from launcher.store.manifest import read_manifest
 from tests.support.fakerun import START, FakeAttempt, eval_files, fake_job, login_pipeline, write_run
 from tests.support.memory_store import MemoryStore
 
 RUNS = 40
+OUTPUT_ROWS = select(
+    tables.outputs.c.run_id,
+    tables.outputs.c.name,
+    tables.outputs.c.attempt,
+    tables.outputs.c.final,
+    tables.outputs.c.files,
+    tables.outputs.c.bytes,
+    tables.outputs.c.problem,
+    tables.outputs.c.digest == tables.outputs.c.ingested,
+).where(tables.outputs.c.name == "model")
 BEAT = Beat(seq=3, phase="running", step=80, total=100, message="said last", running=30.0, usage={"cpus": 1.5})
 
 
@@ -44,16 +55,24 @@ def far(asked: Counter[str]) -> Store:
 def ended(store: Store, job: ResolvedJob, attempts: Sequence[FakeAttempt]) -> str:
     """A run whose leader wrote its result, as runtimes do."""
     run = write_run(store, job, attempts, outcome=None)
-    verdict = Verdict("succeeded", len(attempts), Reason.SUCCEEDED)
-    put_result(store, read_run(store, run), job, verdict, writer="main-0", data={}, last=attempts[-1].beat)
+    verdict, view = Verdict("succeeded", len(attempts), Reason.SUCCEEDED), read_run(store, run)
+    folders = {}
+    for name in view.attempts[-1].outputs:
+        manifest = read_manifest(store, RunKeys(run).attempt(len(attempts)).output_manifest(name))
+        assert manifest is not None
+        folders[name] = StoredFolder(len(manifest.files), manifest.size, manifest.digest)
+    put_result(
+        store, view, job, verdict, writer="main-0", data={}, last=attempts[-1].beat,
+        claim=view.attempts[-1].claims["main-0"], folders=folders,
+    )  # fmt: skip
     return run
 
 
-def test_a_training_takes_six_requests_and_an_evaluation_two_more(
+def test_a_training_takes_two_requests_and_an_evaluation_three_more(
     far: Store, engine: Engine, asked: Counter[str]
 ) -> None:
     """It was thirteen: two listings, each record and the last heartbeat, each output twice, and what people were told
-    of the run."""
+    of the run; then six, when each run had a listing of its own and its result did not repeat claim, exit and sizes."""
     for index in range(RUNS):
         model, results = {"model": {"w": b"w"}}, {"results": eval_files([True, False])}
         ended(
@@ -69,11 +88,31 @@ def test_a_training_takes_six_requests_and_an_evaluation_two_more(
     asked.clear()
     found = StoreFollower(engine, far).once()
     assert (found.written, found.problems) == (2 * RUNS, ())
-    # a listing; job, result, claim, exit, manifest; of an evaluation summary and tasks
     few = 5  # listings of the store itself: groups, runs, verdicts
-    assert asked["scan"] + asked["level"] <= 2 * RUNS + few
+    assert asked["scan"] + asked["level"] <= -(-2 * RUNS // NEIGHBOURS) + few
     assert asked["head"] == 0
-    assert asked["read"] == 2 * RUNS * 5 + RUNS * 2
+    # job and result; of an evaluation manifest, summary and tasks
+    assert asked["read"] == 2 * RUNS * 2 + RUNS * 3
+    with engine.connect() as connection:
+        (output,) = {tuple(row)[1:] for row in connection.execute(OUTPUT_ROWS)}
+    assert output == ("model", 1, 1, 1, 1, "", 1)
+
+
+def test_an_output_has_the_same_row_whether_the_result_tells_of_it_or_its_manifest(far: Store, engine: Engine) -> None:
+    job, attempt = fake_job("t", outputs={"model": Output()}), FakeAttempt(beat=BEAT, outputs={"model": {"w": b"w"}})
+    run = ended(far, job, [attempt])
+    StoreFollower(engine, far).once()
+    with engine.connect() as connection:
+        told = list(connection.execute(select(tables.outputs)))
+    objects = cast(MemoryStore, far).objects
+    result = msgspec.json.decode(objects[RunKeys(run).result][0])
+    assert result["shown"].pop("folders")
+    objects[RunKeys(run).result] = msgspec.json.encode(result), objects[RunKeys(run).result][1]
+    with engine.begin() as connection:
+        connection.execute(delete(tables.outputs))
+    StoreFollower(engine, far).once()
+    with engine.connect() as connection:
+        assert list(connection.execute(select(tables.outputs))) == told
 
 
 def several() -> list[tuple[ResolvedJob, list[FakeAttempt], str | None]]:
@@ -112,6 +151,38 @@ def test_what_the_result_says_stands_for_the_last_heartbeat(far: Store) -> None:
     listed = read_listed(far, run)
     assert listed is not None
     assert rows_of(1, listed.view) == rows_of(1, read_run(far, run))
+
+
+def test_the_claim_and_the_exit_that_a_result_repeats_are_those_of_the_attempt(far: Store, asked: Counter[str]) -> None:
+    run = ended(far, fake_job("one", outputs={"model": Output()}), [FakeAttempt(beat=BEAT, image="sha256:1")])
+    whole = read_run(far, run)
+    asked.clear()
+    listed = read_listed(far, run)
+    assert listed is not None
+    assert asked == {"scan": 1, "read": 2}
+    (repeated,), (stored,) = listed.view.attempts, whole.attempts
+    assert (repeated.claims, repeated.claimed, repeated.exits) == (stored.claims, stored.claimed, stored.exits)
+    assert rows_of(1, listed.view) == rows_of(1, whole)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/x", "az://bucket/x"])
+def test_neighbours_are_listed_together_and_each_has_what_it_has(url: str, asked: Counter[str]) -> None:
+    """Among them a run that is not asked for, one whose name begins with another's, and one that is too large."""
+    memory = MemoryStore(url, lambda: START, asked=lambda method: asked.update([method]))
+    store, names = cast(Store, memory), ["a", "a-b", "a0", "b", "c", "d"]
+    for name in names:
+        for at in range(PAGE if name == "b" else 3):
+            store.put(f"{RunKeys(name).prefix}{at:04d}", b"")
+    store.put("runs/!before", b"")
+    asked.clear()
+    wanted = ["a", "a-b", "a0", "b", "c", "gone"]
+    listings = RunListings(store, wanted, [*names, "gone"])
+    taken = {name: listings.take(name) for name in wanted}
+    assert taken["b"] is taken["gone"] is None
+    for name in ("a", "a-b", "a0", "c"):
+        assert sorted(taken[name] or ()) == [f"{RunKeys(name).prefix}{at:04d}" for at in range(3)]
+    # `d` parts `gone` from the others; of these the listing begins anew behind the large one
+    assert asked["scan"] == (3 if url.startswith("s3:") else len(wanted))
 
 
 def test_a_run_of_more_objects_than_one_answer_names_is_read_record_by_record(

@@ -33,6 +33,21 @@ def test_readers_see_whole_objects_while_they_are_replaced(file_store: Store) ->
     thread.join()
 
 
+def test_an_object_with_two_keys_is_two_objects(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    store.create("a/one", b"body")
+    store.create("b/there", b"other")
+    store.create("b/x", b"")
+    assert store.name_again("b/one", "a/one")
+    assert not store.name_again("b/there", "a/one")
+    assert not store.name_again("b/two", "a/gone")
+    assert not store.name_again("c/one", "a/one")  # `create` makes folders
+    store.put("a/one", b"another")
+    assert (store.get("b/one"), store.get("b/there")) == (b"body", b"other")
+    store.delete(["a/one"])
+    assert store.get("b/one") == b"body"
+
+
 def test_creating_and_deleting_the_same_folder_at_once(tmp_path: Path) -> None:
     store = FileStore(tmp_path, sync=False)
     failures: list[BaseException] = []

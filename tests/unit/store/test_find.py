@@ -7,6 +7,7 @@ import json
 import pytest
 
 from launcher.errors import BadInput, NotFound, SlipwayError
+from launcher.protocol.read import RunListings
 from launcher.selection.naming import find as meaning
 from launcher.selection.select import select
 from launcher.store.base import Store
@@ -87,3 +88,16 @@ def test_a_damaged_group_is_an_error_of_its_own(file_store: Store) -> None:
     file_store.put(group("g"), b"{")
     with pytest.raises(SlipwayError, match=r"groups/g\.json is not a valid record"):
         find(file_store, "g")
+
+
+def test_neighbours_are_listed_together(store: Store) -> None:
+    """As the monitor reads many runs. Between them is one that is not asked for, and names begin with others."""
+    names = ["a", "a-b", "a0", "b", "c"]
+    for name in names:
+        for key in ("job.json", "attempts/1/claim/main-0.json"):
+            store.put(RunKeys(name).prefix + key, b"")
+    listings = RunListings(store, [*names[:3], "c", "gone"], [*names, "gone"])
+    for name in ("a", "a-b", "a0", "c"):
+        prefix = RunKeys(name).prefix
+        assert sorted(listings.take(name) or ()) == [f"{prefix}attempts/1/claim/main-0.json", f"{prefix}job.json"]
+    assert listings.take("gone") is None

@@ -15,16 +15,18 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eval.actions import Action
 from eval.config import ConfigError
 from eval.episodes import MARKER, READ_VERSIONS, STEPS, Episode, EpisodeError, is_complete, read_episode
-from eval.episodes.pictures import opened
 from training.data.faults import BadSample
 from training.data.ingest.registry import EpisodesConfig
-from training.data.ingest.source import inside, lines, picture
+from training.data.ingest.source import decoded, inside, lines
 from training.data.ingest.tally import Lost, Tally
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PLACES: Final = ("x", "y", "x2", "y2")
 Labels = dict[bytes, tuple[Action, str]]
@@ -40,15 +42,16 @@ def episodes(config: EpisodesConfig, tally: Tally, scratch: Path) -> Iterator[tu
     labels: Labels = {}
     for folder in folders:
         try:
-            episode, frames = load(folder)
-            contradictions(episode, frames, labels, config.same)
+            episode, frames, seen = load(folder)
+            contradictions(episode, seen, labels, config.same)
             yield folder.name, episode, frames
         except (Lost, BadSample) as trouble:
             tally.lose(folder.name, trouble)
 
 
-def load(folder: Path) -> tuple[Episode, list[Path]]:
-    """A valid episode and its frames' files, the final one too where there is one. Raises BadSample."""
+def load(folder: Path) -> tuple[Episode, list[Path], list[bytes]]:
+    """A valid episode, its frames' files, the final one too where there is one, and of an episode that is a label the
+    digest of what each shows. Each file is decoded once. Raises BadSample."""
     if not is_complete(folder):
         raise BadSample("unfinished", f"there is no {MARKER}")
     try:
@@ -71,10 +74,16 @@ def load(folder: Path) -> tuple[Episode, list[Path]]:
     frames = [inside(folder, name) for name in names]
     if (folder / episode.frame(len(names))).is_file():
         frames.append(folder / episode.frame(len(names)))
+    seen: list[bytes] = []
+    labelled = episode.success is not False and episode.outcome == "scored"
     for path in frames:
-        if (size := picture(path)) != episode.screen:
-            raise BadSample("other_size", f"{path.name} is {size[0]}x{size[1]}, the screen {episode.screen}")
-    return episode, frames
+        image = decoded(path)
+        if image.size != episode.screen:
+            size = f"{image.width}x{image.height}"
+            raise BadSample("other_size", f"{path.name} is {size}, the screen {episode.screen}")
+        if labelled and len(seen) < len(names):
+            seen.append(pixels(image))
+    return episode, frames, seen
 
 
 def _on_screen(folder: Path) -> None:
@@ -92,16 +101,16 @@ def _on_screen(folder: Path) -> None:
                 raise BadSample("off_screen", f"{STEPS}:{number}: {name} is {value}")
 
 
-def contradictions(episode: Episode, frames: Sequence[Path], labels: Labels, same: float) -> None:
-    """Checks the episode's labels against all before it, then adds them. Raises BadSample."""
-    if episode.success is False or episode.outcome != "scored":
+def contradictions(episode: Episode, seen: Sequence[bytes], labels: Labels, same: float) -> None:
+    """Checks the episode's labels against all before it, then adds them. `seen`: as of `load`. Raises BadSample."""
+    if not seen:
         return
     fresh: Labels = {}
     past = hashlib.sha256((episode.goal or episode.instruction).encode())
-    for step, path in zip(episode.steps, frames, strict=False):
+    for step, shown in zip(episode.steps, seen, strict=False):
         if step.action is not None:
             key = past.copy()
-            key.update(pixels(path))
+            key.update(shown)
             digest = key.digest()[:16]
             known = labels.get(digest)
             if known is not None and not alike(known[0], step.action, same):
@@ -112,9 +121,8 @@ def contradictions(episode: Episode, frames: Sequence[Path], labels: Labels, sam
     labels.update(fresh)
 
 
-def pixels(path: Path) -> bytes:
+def pixels(image: Image.Image) -> bytes:
     """A digest of what a picture shows, however it is compressed."""
-    image = opened(path)
     return hashlib.sha256(repr(image.size).encode() + image.tobytes()).digest()
 
 

@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eval.actions.geometry import OutOfFrame, Screen
 from eval.desktop import BadFrame
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 LONGEST: Final = 180  # characters of a folder's name
 TAKEN: Final = frozenset({"report.json"})
@@ -41,6 +44,11 @@ def lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
 
 def picture(path: Path) -> tuple[int, int]:
     """The size (width, height) of a PNG that decodes to its end. Raises BadSample."""
+    return decoded(path).size
+
+
+def decoded(path: Path) -> Image.Image:
+    """A PNG, decoded to its end, RGB. Raises BadSample."""
     if not path.is_file():
         raise BadSample("image_missing", path.name)
     try:
@@ -49,7 +57,7 @@ def picture(path: Path) -> tuple[int, int]:
         raise BadSample("image_broken", str(error)) from None
     if image.format != "PNG":
         raise BadSample("image_not_png", path.name)
-    return image.size
+    return image
 
 
 def inside(folder: Path, name: Any) -> Path:

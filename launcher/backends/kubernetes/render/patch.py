@@ -62,29 +62,30 @@ REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     },
     f"{_MAIN}.resources.requests.cpu": ("the job has a field for it", "`resources.cpus`"),
 }
+# texts, which `re` compiles at their first use: few jobs have a patch
 _PATTERNS: Final = (
     (
-        re.compile(rf"spec\.containers\[(?!{names.CONTAINER}\])[^\]]*\]"),
+        rf"spec\.containers\[(?!{names.CONTAINER}\])[^\]]*\]",
         ("a pod with a second container does not end with the run", "`initContainers` with `restartPolicy: Always`"),
     ),
     (
-        re.compile(rf"{re.escape(_MAIN)}\.env\[[^\]]*\]\.value"),
+        rf"{re.escape(_MAIN)}\.env\[[^\]]*\]\.value",
         ("a variable's value is part of what the run computes", "the job's `env`; here `valueFrom`"),
     ),
     (
-        re.compile(rf"{re.escape(_MAIN)}\.env\[SLIPWAY_[^\]]*\]"),
+        rf"{re.escape(_MAIN)}\.env\[SLIPWAY_[^\]]*\]",
         ("the launcher tells the runtime by it", "other names"),
     ),
     (
-        re.compile(rf"{re.escape(_MAIN)}\.volumeMounts\[{names.JOBS}(/[^\]]*)?\]"),
+        rf"{re.escape(_MAIN)}\.volumeMounts\[{names.JOBS}(/[^\]]*)?\]",
         ("the job itself is there", "another folder"),
     ),
     (
-        re.compile(r"metadata\.(labels|annotations)\.([a-z0-9.-]*\.)?slipway\.dev/.*"),
+        r"metadata\.(labels|annotations)\.([a-z0-9.-]*\.)?slipway\.dev/.*",
         (_OURS, "`labels` of the job, and keys of other domains"),
     ),
     (
-        re.compile(
+        (
             r"metadata\.labels\.("
             + "|".join(re.escape(key) for key in (names.APP_NAME, names.APP_MANAGED, names.APP_COMPONENT))
             + rf"|{re.escape(names.APP_INSTANCE)})"
@@ -92,26 +93,26 @@ _PATTERNS: Final = (
         (_OURS, "`labels` of the job, and keys of other domains"),
     ),
     (
-        re.compile(
+        (
             r"metadata\.(labels|annotations)\.(([a-z0-9.-]*\.)?(batch\.kubernetes\.io|jobset\.sigs\.k8s\.io|"
             r"kueue\.x-k8s\.io)/.*|controller-uid|job-name)"
         ),
         (_TOPOLOGY, "`kubernetes.queue`, and keys of other domains"),
     ),
     (
-        re.compile(r"metadata\.(?!(?:labels|annotations)(?:\.|$)).*"),
+        r"metadata\.(?!(?:labels|annotations)(?:\.|$)).*",
         ("the controller names the pod", "labels, annotations"),
     ),
 )
 # what the launcher writes and a patch may change
-CHANGEABLE: Final = re.compile(
+CHANGEABLE: Final = (
     r"metadata\.annotations\.(cluster-autoscaler\.kubernetes\.io/safe-to-evict|karpenter\.sh/do-not-disrupt)"
     r"|spec\.(topologySpreadConstraints|securityContext|enableServiceLinks|automountServiceAccountToken)(\W.*)?"
     rf"|{re.escape(_MAIN)}\.(securityContext|imagePullPolicy)(\W.*)?"
     r"|spec\.volumes\[(work|tmp)\]\.(emptyDir|ephemeral)(\W.*)?"
 )
 _OWN: Final = ("the launcher writes this field itself", "fields that it does not write")
-_SCRATCH: Final = re.compile(r"spec\.volumes\[(work|tmp)\]\.(?!name$|emptyDir|ephemeral)[^.]*")
+_SCRATCH: Final = r"spec\.volumes\[(work|tmp)\]\.(?!name$|emptyDir|ephemeral)[^.]*"
 
 
 def patch_faults(template: Mapping[str, Any], patch: Mapping[str, Any]) -> Iterator[ValueFault]:
@@ -149,16 +150,16 @@ def _faults(patch: Any, base: Any, route: Route, path: str) -> Iterator[ValueFau
                     continue
                 yield from _faults(item, there.get(name, _ABSENT), at, f"{path}[{name}]")
         return
-    if base is not _ABSENT and patch != base and CHANGEABLE.fullmatch(path) is None:
+    if base is not _ABSENT and patch != base and re.fullmatch(CHANGEABLE, path) is None:
         yield ValueFault(route, f"must not be patched: {_OWN[0]}", _OWN[1])
 
 
 def _refusal(path: str) -> tuple[str, str] | None:
     if path in REFUSED:
         return REFUSED[path]
-    if _SCRATCH.fullmatch(path):
+    if re.fullmatch(_SCRATCH, path):
         return "an attempt begins with an empty folder", "`emptyDir` or `ephemeral`"
-    return next((reason for pattern, reason in _PATTERNS if pattern.fullmatch(path)), None)
+    return next((reason for pattern, reason in _PATTERNS if re.fullmatch(pattern, path)), None)
 
 
 def patched(template: dict[str, Any], patches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from launcher.msgspec_import import load_msgspec
+from launcher.imports import load_msgspec, load_yaml
 
 if __name__ == "__main__":
     load_msgspec()
+    load_yaml()
     from launcher.backends.local.supervisor.process import main
 
     sys.exit(main())

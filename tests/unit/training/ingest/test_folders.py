@@ -14,9 +14,11 @@ from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.episodes import Episode, Step, frame_name, iter_episodes, read_episode, write_episode
+from eval.episodes.pictures import opened
 from tests.unit.eval.strategies import NAME, TEXT, actions
 from tests.unit.training.ingest.material import FRAME, report, scene, snapshot
 from training.data.__main__ import main
+from training.data.ingest import source as importers
 
 
 def run(tmp_path: Path, **changes: Any) -> tuple[int, Path]:
@@ -98,6 +100,22 @@ def test_checking_writes_nothing_but_the_report(tmp_path: Path) -> None:
     assert code == 0
     assert [path.name for path in out.iterdir()] == ["report.json"]
     assert report(out)["steps"] == {"kept": 2, "dropped": {}, "by_type": {"click": 1, "done": 1}}
+
+
+def test_each_picture_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    episode(tmp_path / "in", "a")
+    episode(tmp_path / "in", "b", success=False)
+    asked: list[Path] = []
+
+    def counted(source: Path | bytes, name: str = "", formats: list[str] | None = None) -> Image.Image:
+        assert isinstance(source, Path)
+        asked.append(source)
+        return opened(source, name, formats)
+
+    monkeypatch.setattr(importers, "opened", counted)
+    assert run(tmp_path)[0] == 0
+    assert sorted(asked) == sorted((tmp_path / "in").glob("*/*.png"))
+    assert len(asked) == 6
 
 
 def test_a_folder_is_not_copied_onto_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
