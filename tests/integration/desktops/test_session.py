@@ -43,7 +43,9 @@ def test_a_session_is_ready_and_its_end_leaves_nothing(machine: Isolation | None
         async with await DesktopSession.start(DesktopOptions(screen=(1280, 720)), machine) as session:
             ready = asked(session, "xprop", "-root", "_NET_SUPPORTING_WM_CHECK")
             assert "window id # 0x" in ready.stdout
-            assert "1280x720 pixels" in asked(session, "xdpyinfo").stdout
+            told = asked(session, "xdpyinfo").stdout
+            assert "1280x720 pixels" in told
+            assert "GLX" not in told
             # the accessibility bus is started by the session's bus, and comes up after it
             until(lambda: "unix:" in asked(session, "xprop", "-root", "AT_SPI_BUS").stdout)
             await session.run(["galculator"])
@@ -153,6 +155,50 @@ def test_a_reset_mends_a_desktop_and_leaves_nothing_of_the_last_episode() -> Non
             assert not (session.place.home / "left.txt").exists()
 
     run(work())
+
+
+def test_opengl_is_offered_where_it_is_asked_for() -> None:
+    async def work() -> None:
+        async with await DesktopSession.start(DesktopOptions(screen=(640, 480), opengl=True)) as session:
+            assert "GLX" in asked(session, "xdpyinfo").stdout
+
+    run(work())
+
+
+def test_sessions_go_on_when_the_process_that_starts_their_keepers_is_killed(folder: Path) -> None:
+    async def work() -> None:
+        async with await DesktopSession.start() as one:
+            status = Path(f"/proc/{one.processes['keeper']}/status").read_text()
+            server = int(status.split("PPid:")[1].split()[0])
+            assert server != os.getpid()
+            os.kill(server, signal.SIGKILL)
+            async with await DesktopSession.start() as other:  # by a new one
+                for session in (one, other):
+                    await session.run(["galculator"])
+                    await session.windows(1)
+                    session.check()
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
+def test_a_forked_process_starts_keepers_of_its_own(folder: Path) -> None:
+    async def parents() -> set[int]:
+        async with await DesktopSession.start() as session:
+            status = Path(f"/proc/{session.processes['keeper']}/status").read_text()
+            return {int(status.split("PPid:")[1].split()[0])}
+
+    (ours,) = run(parents())
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = int(run(parents()) == {ours})
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run(parents()) == {ours}
+    until(lambda: not left(folder), lambda: left(folder))
 
 
 def test_without_limits_no_terminal_is_offered_unless_configured() -> None:

@@ -1,0 +1,89 @@
+"""Starts keepers through the one fork server of this process (eval.desktops.keeping.fork_server)."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from eval.desktop import SetupFailed
+from eval.desktops.isolation import keeper_command
+from eval.desktops.keeping.fork_server import PACKET
+
+
+class _ForkServer:
+    """The process, and the socket to it."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                keeper_command("fork_server"),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def ask(self, order: bytes, descriptors: list[int]) -> dict[str, Any] | None:
+        """Its answer to an order; None where it has ended."""
+        try:
+            socket.send_fds(self._channel, [order], descriptors)
+            answer = self._channel.recv(PACKET)
+        except (BrokenPipeError, ConnectionError):
+            return None
+        return json.loads(answer) if answer else None
+
+    def forget(self) -> None:
+        """Closes the socket: of a process that was forked, it is not its own."""
+        self._channel.close()
+
+    def end(self) -> None:
+        """Ends it, and waits for its end; keepers go on."""
+        self._channel.close()
+        self._process.wait()
+
+
+_lock = threading.Lock()
+_server: _ForkServer | None = None
+
+
+def start(order: Mapping[str, Any], descriptors: list[int]) -> int:
+    """A new keeper for `order`; its process id. `descriptors`: what it reads orders from and writes to, its standard
+    error, what a debugged browser speaks on. Raises SetupFailed."""
+    global _server
+    packet = json.dumps(order).encode()
+    with _lock:
+        answer = None if _server is None else _server.ask(packet, descriptors)
+        if answer is None:  # there is none, or it was killed
+            _end()
+            _server = _ForkServer()
+            answer = _server.ask(packet, descriptors)
+    if answer is None:
+        raise SetupFailed("the desktop did not start: the process that starts keepers ended")
+    if "failed" in answer:
+        raise SetupFailed(f"the desktop did not start: {answer['failed']}")
+    return int(answer["keeper"])
+
+
+def _end() -> None:
+    global _server
+    server, _server = _server, None
+    if server is not None:
+        server.end()
+
+
+def _forget() -> None:
+    global _server, _lock
+    server, _server = _server, None
+    _lock = threading.Lock()
+    if server is not None:
+        server.forget()
+
+
+atexit.register(_end)
+os.register_at_fork(after_in_child=_forget)
