@@ -9,11 +9,13 @@ import socket
 import subprocess
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from eval.desktop import SetupFailed
 from eval.desktops.isolation import keeper_command
 from eval.desktops.keeping.fork_server import PACKET
+
+ANSWER_S: Final = 60.0  # seconds in which it has to answer; the first answer takes as long as loading its modules
 
 
 class _ForkServer:
@@ -21,6 +23,7 @@ class _ForkServer:
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.settimeout(ANSWER_S)
         with theirs:
             self._process = subprocess.Popen(
                 keeper_command("fork_server"),
@@ -29,22 +32,29 @@ class _ForkServer:
                 start_new_session=True,
             )
 
-    def ask(self, order: bytes, descriptors: list[int]) -> dict[str, Any] | None:
-        """Its answer to an order; None where it has ended."""
+    def send(self, order: bytes, descriptors: list[int]) -> bool:
+        """Whether it gets the order: not where it has ended."""
         try:
             socket.send_fds(self._channel, [order], descriptors)
-            answer = self._channel.recv(PACKET)
-        except (BrokenPipeError, ConnectionError):
-            return None
-        return json.loads(answer) if answer else None
+        except ConnectionError:
+            return False
+        return True
+
+    def answer(self) -> dict[str, Any]:
+        """What it says to an order. Raises OSError where it says nothing."""
+        if not (packet := self._channel.recv(PACKET)):
+            raise ConnectionResetError("it ended")
+        answer: dict[str, Any] = json.loads(packet)
+        return answer
 
     def forget(self) -> None:
         """Closes the socket: of a process that was forked, it is not its own."""
         self._channel.close()
 
     def end(self) -> None:
-        """Ends it, and waits for its end; keepers go on."""
+        """Ends it; keepers go on."""
         self._channel.close()
+        self._process.kill()
         self._process.wait()
 
 
@@ -58,13 +68,15 @@ def start(order: Mapping[str, Any], descriptors: list[int]) -> int:
     global _server
     packet = json.dumps(order).encode()
     with _lock:
-        answer = None if _server is None else _server.ask(packet, descriptors)
-        if answer is None:  # there is none, or it was killed
+        try:
+            if _server is None or not _server.send(packet, descriptors):
+                _end()
+                _server = _ForkServer()
+                _server.send(packet, descriptors)
+            answer = _server.answer()
+        except OSError as error:  # it may have started a keeper, which ends when its socket closes
             _end()
-            _server = _ForkServer()
-            answer = _server.ask(packet, descriptors)
-    if answer is None:
-        raise SetupFailed("the desktop did not start: the process that starts keepers ended")
+            raise SetupFailed(f"the desktop did not start: the process that starts keepers: {error}") from None
     if "failed" in answer:
         raise SetupFailed(f"the desktop did not start: {answer['failed']}")
     return int(answer["keeper"])

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -319,8 +320,14 @@ class DesktopSession:
         ours, theirs = socket.socketpair()
         self._browser_end, browser_end = socket.socketpair()
         trouble = tempfile.TemporaryFile()  # noqa: SIM115 the reading task closes it
-        with theirs, browser_end:
-            self._keeper = keepers.start(self._order(), [theirs.fileno(), trouble.fileno(), browser_end.fileno()])
+        try:
+            with theirs, browser_end:
+                self._keeper = keepers.start(self._order(), [theirs.fileno(), trouble.fileno(), browser_end.fileno()])
+        except BaseException:
+            for each in (ours, self._browser_end, trouble):
+                each.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         lines, self._writer = await asyncio.open_connection(sock=ours)
         ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read(lines, trouble, ready))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.desktop import BrokenByAgent, DesktopGone
+from eval.desktop import BrokenByAgent, DesktopGone, SetupFailed
 from eval.desktops.isolation import Isolation
 from eval.desktops.keeping.screen import missing_programs
 from eval.desktops.session import DesktopOptions, DesktopSession, NotOffered, ProgramNotStarted, judge
@@ -165,13 +165,19 @@ def test_opengl_is_offered_where_it_is_asked_for() -> None:
     run(work())
 
 
+def starter(session: DesktopSession) -> int:
+    """The process that started its keeper."""
+    status = Path(f"/proc/{session.processes['keeper']}/status").read_text()
+    return int(status.split("PPid:")[1].split()[0])
+
+
 def test_sessions_go_on_when_the_process_that_starts_their_keepers_is_killed(folder: Path) -> None:
     async def work() -> None:
         async with await DesktopSession.start() as one:
-            status = Path(f"/proc/{one.processes['keeper']}/status").read_text()
-            server = int(status.split("PPid:")[1].split()[0])
+            server = starter(one)
             assert server != os.getpid()
             os.kill(server, signal.SIGKILL)
+            until(lambda: "State:\tZ" in Path(f"/proc/{server}/status").read_text())
             async with await DesktopSession.start() as other:  # by a new one
                 for session in (one, other):
                     await session.run(["galculator"])
@@ -182,11 +188,22 @@ def test_sessions_go_on_when_the_process_that_starts_their_keepers_is_killed(fol
     until(lambda: not left(folder), lambda: left(folder))
 
 
+def test_a_start_that_cannot_be_asked_for_leaves_nothing(folder: Path) -> None:
+    async def work() -> None:
+        with pytest.raises(SetupFailed, match="the process that starts keepers"):
+            await DesktopSession.start(DesktopOptions(environ={"LONG": "x" * 500_000}))
+        assert left(folder) == []
+        async with await DesktopSession.start() as session:
+            session.check()
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
 def test_a_forked_process_starts_keepers_of_its_own(folder: Path) -> None:
     async def parents() -> set[int]:
         async with await DesktopSession.start() as session:
-            status = Path(f"/proc/{session.processes['keeper']}/status").read_text()
-            return {int(status.split("PPid:")[1].split()[0])}
+            return {starter(session)}
 
     (ours,) = run(parents())
     child = os.fork()
