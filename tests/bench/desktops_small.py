@@ -1,10 +1,11 @@
-"""What a desktop costs: python -m tests.bench.desktops_small [--parts memory resets alive] [--price 0.20 ...]
+"""What a desktop costs: python -m tests.bench.desktops_small [--parts memory resets alive] [--price 0.20]
 
 memory   16 desktops with a text editor, with Writer and with Chromium: the memory of each by process, shared pages by
-         share (PSS); with the price of a desktop for a day on a machine of the list price, if each acts every 5 seconds
+         share (PSS); with the price of that memory for a day
 resets   32 desktops in the midst of episodes: how long a clean desktop with its editor and its first picture takes
 alive    64 desktops with an editor that act together: actions per second, how long one takes with its settled picture,
-         and the memory of all and of the process that acts
+         and the memory of all and of the process that acts; with the price of the processors for a day, for a desktop
+         that acts every 5 seconds
 
 The machine of the price is Lambda's cpu_4x_general of launcher/spec/prices/table.yaml. Screens are of 1920x1080.
 """
@@ -36,7 +37,7 @@ PROGRAMS: Final = {
 }
 MANY, RESETTING, ALIVE = 16, 32, 64
 AT_ONCE: Final = 4  # starts
-SETTLED_S: Final = 5.0
+STARTED_S, SETTLED_S = 600.0, 5.0
 EPISODE_S: Final = 12.0  # an episode of these desktops, on average
 RESETS: Final = 4  # of each desktop
 RATE, ACTING_S = 150.0, 20.0
@@ -77,14 +78,14 @@ def named(session: DesktopSession) -> dict[int, str]:
 
 
 async def memory(args: argparse.Namespace) -> None:
-    for name, argv in PROGRAMS.items():
+    for name in args.programs:
         sessions: list[DesktopSession] = []
         try:
             for _ in range(args.desktops or MANY):
                 session = await DesktopSession.start(DesktopOptions(screen=SCREEN, memory=3 << 30))
                 sessions.append(session)
-                await session.run(argv)
-                await session.windows(1)
+                await session.run(PROGRAMS[name])
+                await session.windows(1, STARTED_S)
             await asyncio.sleep(SETTLED_S)
             each = [memory_mb(below(session)) for session in sessions]
             parts: dict[str, list[float]] = defaultdict(list)
@@ -184,6 +185,7 @@ def main(argv: list[str]) -> int:
     parts = {"memory": memory, "resets": resets, "alive": alive}
     parser = argparse.ArgumentParser(prog="python -m tests.bench.desktops_small")
     parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
+    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS), help="of the part memory")
     parser.add_argument("--desktops", type=int, help="in place of each part's own number")
     parser.add_argument("--price", type=float, default=0.20, help="of the machine, USD an hour")
     parser.add_argument("--cores", type=int, default=4)
