@@ -21,6 +21,7 @@ from eval.desktop import DesktopGone, InfraError
 MESSAGE_LIMIT: Final = 100 << 20  # bytes
 KEPT: Final = 2000  # bytes of what a program wrote to its standard error
 CLOSE_S: Final = 5.0  # seconds in which a server has to end
+PIPES_S: Final = 2.0  # seconds in which pipes have to close whose program has ended
 PASSED: Final = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER")  # of the environment, to each program
 SESSION, REVISION = "Mcp-Session-Id", "MCP-Protocol-Version"  # headers
 NO_METHOD: Final = -32601  # JSON-RPC's code
@@ -152,7 +153,7 @@ class ProgramConnection:
     async def _end(self, process: asyncio.subprocess.Process, listening: asyncio.Task[None]) -> str:
         """How it ended, and the last that it said."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(PIPES_S / 2):
                 await process.wait()
                 await asyncio.shield(listening)
         status = process.returncode
@@ -182,6 +183,7 @@ class ProgramConnection:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+            await asyncio.wait(self._tasks, timeout=PIPES_S)  # until its pipes are closed
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
