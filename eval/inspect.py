@@ -16,10 +16,10 @@ from eval import config as configuration
 from eval.agents.base import Decision
 from eval.agents.wire import png
 from eval.config import ConfigError
+from eval.desktops.mcp_tools import listed
 from eval.serve.choosing import OfferedTasks, RequestRefused
 from eval.serve.config import ServeConfig
 from eval.serve.mcp import McpClient
-from eval.serve.mcp_tools import listed
 from eval.serve.sessions import AfterAnswer, ClientSessions
 
 try:

@@ -20,6 +20,7 @@ from eval import config as configuration
 from eval.agents.config import EvaluatedConfig, HackerConfig, ScriptedConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
+from eval.config.places import with_lines
 from eval.config.progress import metric, progress
 from eval.desktop import Desktop, Interface, SetupFailed
 from eval.environments.registry import (
@@ -247,8 +248,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
 
     def run() -> int:
-        config = configuration.load(Path(arguments.config), RunConfig)
-        with configuration.results_folder(arguments.out, "results") as out:
+        path = Path(arguments.config)
+        with with_lines(path), configuration.results_folder(arguments.out, "results") as out:
+            config = configuration.load(path, RunConfig)
             if rows := evaluate(config, out):
                 print(table(rows))
         return 0

@@ -13,7 +13,7 @@ from eval.agents.driver import Driver
 from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError
-from eval.desktops.tools import TOOLS, Tool
+from eval.desktops.tools import Tool
 from eval.episodes import TokenUsage, ToolCall
 from eval.prompts.messages import not_done
 
@@ -163,7 +163,7 @@ class ClaudeAgent:
             kind = self.functions.BetaAsyncFunctionTool
             return kind(call, name=tool.name, description=tool.description, input_schema=tool.schema())
 
-        return [made(TOOLS[name]) for name in computer.tools]
+        return [made(computer.known[name]) for name in computer.tools]
 
     def _toolset(self, driver: Driver) -> Any:
         """The SDK's toolset with our driver: every member goes through `execute`."""

@@ -36,6 +36,7 @@ from eval.desktop import (
     ToolDesktop,
     answer_of,
 )
+from eval.desktops.tools import TOOLS, DescribedTools
 from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep
 
@@ -82,6 +83,7 @@ class Computer:
     failed  why the agent failed by its answers; "" while it has not
     failure the infrastructure's failure, or the desktop's that the agent broke, if there was one
     tools   names of the tools that may be called here; () where the interface is gui, or the desktop has none
+    known   what is told of them, by name
     gui     whether mouse and keyboard may be used
     ended   set when the episode has ended, for whatever reason
     held    keys and mouse buttons that are down now, such as shift and button:left
@@ -120,6 +122,9 @@ class Computer:
         self._room = room
         self._past: list[PastStep] = []
         self.tools = desktop.tools if interface != "gui" and isinstance(desktop, ToolDesktop) else ()
+        self.known = {name: TOOLS[name] for name in self.tools if name in TOOLS}
+        if self.tools and isinstance(desktop, DescribedTools):
+            self.known.update(desktop.described)
         self.gui = interface != "tools"
         self.steps: list[Step] = []
         self.held: frozenset[str] = frozenset()

@@ -17,6 +17,7 @@ from eval.config import Config, ConfigError
 from eval.config.importing import call, load_object, require_methods
 from eval.config.roles import base_url
 from eval.desktop import Observation
+from eval.desktops.mcp_client import McpServerConfig
 from eval.episodes import EpisodeError
 from eval.prompts import PromptBuilder
 
@@ -73,6 +74,8 @@ class ServedConfig(Config, frozen=True, tag_field="kind", tag="openai-compatible
     stream       asks for the answer in pieces
     extra        further fields of the request, such as top_k
     prices       what the model costs; none: episodes tell no cost
+    tools        MCP servers whose tools the model may call, with a connection for each episode; they need
+                 `interface: both` or `tools`
     """
 
     model: str
@@ -89,6 +92,7 @@ class ServedConfig(Config, frozen=True, tag_field="kind", tag="openai-compatible
     stream: bool = False
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
     prices: Prices | None = None
+    tools: list[McpServerConfig] = msgspec.field(default_factory=list)
 
 
 class OpenAiConfig(Config, frozen=True, tag_field="kind", tag="openai"):
@@ -106,6 +110,8 @@ class OpenAiConfig(Config, frozen=True, tag_field="kind", tag="openai"):
     timeout       seconds that the server may be silent
     retries       how often a request is sent again when the server is busy or fails; as Retry-After says, where it does
     prices        what the model costs; none: episodes tell no cost
+    tools         MCP servers whose tools the model may call, with a connection for each episode; they need
+                  `interface: both` or `tools`
     """
 
     model: str
@@ -119,6 +125,7 @@ class OpenAiConfig(Config, frozen=True, tag_field="kind", tag="openai"):
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     retries: Annotated[int, msgspec.Meta(ge=0)] = 4
     prices: Prices | None = None
+    tools: list[McpServerConfig] = msgspec.field(default_factory=list)
 
 
 class ClaudeConfig(Config, frozen=True, tag_field="kind", tag="claude"):
@@ -136,6 +143,8 @@ class ClaudeConfig(Config, frozen=True, tag_field="kind", tag="claude"):
     timeout       seconds that the server may be silent
     retries       how often a request is sent again when the server is busy or fails; as Retry-After says, where it does
     prices        what the model costs; none: episodes tell no cost
+    tools         MCP servers whose tools the model may call, with a connection for each episode; they need
+                  `interface: both` or `tools`
     """
 
     model: str
@@ -149,6 +158,7 @@ class ClaudeConfig(Config, frozen=True, tag_field="kind", tag="claude"):
     timeout: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     retries: Annotated[int, msgspec.Meta(ge=0)] = 4
     prices: Prices | None = None
+    tools: list[McpServerConfig] = msgspec.field(default_factory=list)
 
 
 class CustomConfig(Config, frozen=True, tag_field="kind", tag="custom"):
@@ -257,12 +267,20 @@ EvaluatedConfig = AgentConfig | HackerConfig
 def make_agent(config: EvaluatedConfig, builder: PromptBuilder) -> Agent | LoopingAgent:
     """Raises ConfigError when a folder that it names is not there or holds no episodes, and for a factory that cannot
     be imported or gives no agent."""
-    return AGENTS[type(config)](config, builder)
+    servers: list[McpServerConfig] = getattr(config, "tools", [])
+    for number, server in enumerate(servers):
+        server.check_server(f"agent.tools[{number}]")
+    agent = AGENTS[type(config)](config, builder)
+    if servers:
+        agent.tool_servers = tuple(servers)  # type: ignore[union-attr]
+    return agent
 
 
 def make_deciding(config: AgentConfig, builder: PromptBuilder) -> Agent:
     """As `make_agent`, for single screens. Raises ConfigError for an agent that only runs a loop of its own."""
     agent = make_agent(config, builder)
+    if getattr(config, "tools", []):
+        raise ConfigError(f"agent {config.name}: tools: single steps have no tools; leave them out")
     if not isinstance(agent, Agent):
         raise ConfigError(
             f"agent {config.name}: it runs a loop of its own, so it needs an environment, not single steps"
@@ -292,7 +310,7 @@ def _transformers(config: TransformersConfig, builder: PromptBuilder) -> Agent:
 def _served(config: ServedConfig, builder: PromptBuilder) -> Agent:
     from eval.agents.served import ServedAgent
 
-    options = {name: getattr(config, name) for name in config.__struct_fields__ if name != "model"}
+    options = {name: getattr(config, name) for name in config.__struct_fields__ if name not in ("model", "tools")}
     options["base_url"] = base_url(config.base_url, "agent.base_url")
     return ServedAgent(config.model, builder, **options)
 
@@ -301,14 +319,16 @@ def _openai(config: OpenAiConfig, builder: PromptBuilder) -> LoopingAgent:
     from eval.agents.openai_computer import OpenAiComputerAgent
 
     return OpenAiComputerAgent(
-        **{name: getattr(config, name) for name in config.__struct_fields__}, lenient=builder.lenient
+        **{name: getattr(config, name) for name in config.__struct_fields__ if name != "tools"},
+        lenient=builder.lenient,
     )
 
 
 def _claude(config: ClaudeConfig, builder: PromptBuilder) -> LoopingAgent:
     from eval.agents.claude import ClaudeAgent
 
-    return ClaudeAgent(**{name: getattr(config, name) for name in config.__struct_fields__}, lenient=builder.lenient)
+    options = {name: getattr(config, name) for name in config.__struct_fields__ if name != "tools"}
+    return ClaudeAgent(**options, lenient=builder.lenient)
 
 
 def _scripted(config: ScriptedConfig, builder: PromptBuilder) -> Agent:

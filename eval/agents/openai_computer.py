@@ -13,7 +13,7 @@ from eval.agents.driver import Driver
 from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError
-from eval.desktops.tools import TOOLS, Tool
+from eval.desktops.tools import Tool
 from eval.episodes import TokenUsage, ToolCall
 from eval.prompts.messages import not_done
 
@@ -130,7 +130,7 @@ class _Recorder:
                 raise EpisodeOver
             self._called.append((len(given), [_told(not_done(why))]))
         if computer.tools:
-            own = [{"type": "function", "strict": True, **_function(TOOLS[name])} for name in computer.tools]
+            own = [_function(computer.known[name]) for name in computer.tools]
             request["tools"] = [*(request["tools"] if computer.gui else []), *own]
             request["parallel_tool_calls"] = False
         while True:
@@ -269,7 +269,8 @@ class _Members:
 
 
 def _function(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
+    about = {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
+    return {"type": "function", "strict": tool.strict, **about}
 
 
 def _told(text: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from eval.agents.base import Decision, History, decide
 from eval.agents.computer import Computer
 from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain, png
 from eval.desktop import ActionRefused, Observation
-from eval.desktops.tools import TOOLS, Tool
+from eval.desktops.tools import Tool
 from eval.episodes import TokenUsage, ToolCall
 from eval.prompts import PromptBuilder
 
@@ -83,7 +83,8 @@ class ServedAgent:
     async def run(self, computer: Computer) -> None:
         async with self._client() as client:
             while not computer.ended.is_set():
-                decision = await self._decide(client, computer.observation, computer.history(), computer.tools)
+                tools = [computer.known[name] for name in computer.tools]
+                decision = await self._decide(client, computer.observation, computer.history(), tools)
                 said = (decision.action, decision.parse_error, decision.refused)
                 if said == (None, None, None):
                     await self._call(computer, decision)
@@ -116,7 +117,7 @@ class ServedAgent:
         return self.builder.in_frame(Cells(width, height))
 
     async def _decide(
-        self, client: Any, observation: Observation, history: History, tools: Sequence[str] = ()
+        self, client: Any, observation: Observation, history: History, tools: Sequence[Tool] = ()
     ) -> Decision:
         """A decision without an action, a parse_error and a refused has calls of `tools` instead.
 
@@ -129,7 +130,8 @@ class ServedAgent:
             answer = await self._asked(client, wire, tools)
         except Exception as error:
             return Decision("", None, parse_error=failure(self.sdk, error, self.name))
-        if called := tuple(call for call in answer.calls if call.name in tools):
+        names = {tool.name for tool in tools}
+        if called := tuple(call for call in answer.calls if call.name in names):
             decision = Decision(answer.text, None)
             answer = replace(answer, calls=called)
         else:
@@ -150,7 +152,7 @@ class ServedAgent:
             raw=answer.raw,
         )
 
-    async def _asked(self, client: Any, messages: list[dict[str, Any]], tools: Sequence[str]) -> _Answer:
+    async def _asked(self, client: Any, messages: list[dict[str, Any]], tools: Sequence[Tool]) -> _Answer:
         """One answer. A request changes nothing, so one whose answer was cut off is sent again."""
         for attempt in range(self.retries + 1):
             try:
@@ -167,7 +169,7 @@ class ServedAgent:
                 await asyncio.sleep(min(0.1 * 2**attempt, 5.0))
         raise AssertionError("unreachable")
 
-    async def _request(self, client: Any, messages: list[dict[str, Any]], tools: Sequence[str]) -> _Answer:
+    async def _request(self, client: Any, messages: list[dict[str, Any]], tools: Sequence[Tool]) -> _Answer:
         told: dict[str, Any] = {
             "model": self.model,
             "messages": messages,
@@ -176,7 +178,7 @@ class ServedAgent:
             "extra_body": self.extra or None,
         }
         if tools:
-            told["tools"] = [function(TOOLS[name]) for name in tools]
+            told["tools"] = [function(tool) for tool in tools]
         if self.stream:
             return await self._streamed(client, told)
         completion = await client.chat.completions.create(**told)

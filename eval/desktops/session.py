@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shutil
+import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +21,9 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal, TypeVar
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
+from eval.desktops import keepers
 from eval.desktops.display.running_desktop import RunningDesktop
-from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
+from eval.desktops.isolation import Isolation, isolation, not_shown
 from eval.desktops.keeping.keeper import sweep
 from eval.desktops.sites import WebSite, namespaces_of
 
@@ -53,6 +56,7 @@ class DesktopOptions:
     processes  at most so many processes (threads count), where control groups can be had
     shown      files and folders of the machine that the desktop's programs see, read-only, beside /usr and /etc
     environ    more variables for the desktop's programs
+    opengl     the X server offers OpenGL (GLX), computed without a graphics card; it costs memory and time
     """
 
     screen: tuple[int, int] = (1920, 1080)
@@ -64,6 +68,7 @@ class DesktopOptions:
     temporary_size: int = 128 << 20
     shown: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+    opengl: bool = False
 
 
 class Program:
@@ -109,7 +114,8 @@ class DesktopSession:
         self.isolation = machine
         self.place: RunningDesktop
         self.processes: dict[str, int] = {}
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._keeper: int | None = None
+        self._cleaned = False
         self._writer: asyncio.StreamWriter
         self._folder: Path
         self._reader: asyncio.Task[None]
@@ -277,14 +283,14 @@ class DesktopSession:
             async with asyncio.timeout(STOP_LIMIT_S):
                 await asyncio.shield(self._reader)
         except TimeoutError:
-            keeper.kill()
+            _kill(keeper)
             await self._reader
             raise InfraError(f"the desktop did not end within {STOP_LIMIT_S:g} s; its keeper was killed") from None
         finally:
             self._writer.close()
             with contextlib.suppress(ConnectionError):
                 await self._writer.wait_closed()
-            if await asyncio.to_thread(keeper.wait) < 0:  # killed: it could not do its work
+            if not self._cleaned:  # the keeper was killed, and could not do its work
                 display = self.place.display if hasattr(self, "place") else ""
                 await asyncio.to_thread(sweep, str(self._folder), display, dict(self.isolation.cgroups))
 
@@ -304,26 +310,24 @@ class DesktopSession:
             "temporary_size": options.temporary_size,
             "shown": options.shown,
             "environ": dict(options.environ),
+            "opengl": options.opengl,
         }
 
     async def _begin(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="slipway-desktop-", dir=FOLDERS))
         self._folder.chmod(0o711)  # the desktop's user passes through it to the sockets
-        self._programs, self._starting, self._unviewed, self._windows = {}, {}, [], 0
+        self._programs, self._starting, self._unviewed, self._windows, self._cleaned = {}, {}, [], 0, False
         ours, theirs = socket.socketpair()
         self._browser_end, browser_end = socket.socketpair()
         trouble = tempfile.TemporaryFile()  # noqa: SIM115 the reading task closes it
-        with theirs, browser_end:
-            inherited = browser_end.fileno()
-            command = keeper_command("keeper", json.dumps({**self._order(), "browser": inherited}))
-            self._keeper = subprocess.Popen(
-                command,
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=trouble,
-                start_new_session=True,
-                pass_fds=(inherited,),
-            )
+        try:
+            with theirs, browser_end:
+                self._keeper = keepers.start(self._order(), [theirs.fileno(), trouble.fileno(), browser_end.fileno()])
+        except BaseException:
+            for each in (ours, self._browser_end, trouble):
+                each.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         lines, self._writer = await asyncio.open_connection(sock=ours)
         ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read(lines, trouble, ready))
@@ -331,7 +335,7 @@ class DesktopSession:
             async with asyncio.timeout(START_LIMIT_S):
                 facts = await asyncio.shield(ready)
         except TimeoutError:
-            self._keeper.kill()
+            _kill(self._keeper)
             await self.stop()
             raise SetupFailed(f"the desktop was not ready after {START_LIMIT_S:g} s") from None
         except BaseException:
@@ -346,7 +350,7 @@ class DesktopSession:
             home=Path(f"{root.rstrip('/')}{inside}"),
             root=Path(root),
         )
-        self.processes = {**facts["processes"], "guest": facts["guest"], "keeper": self._keeper.pid}
+        self.processes = {**facts["processes"], "guest": facts["guest"], "keeper": self._keeper}
 
     async def _tell(self, **message: Any) -> None:
         try:
@@ -412,3 +416,10 @@ class DesktopSession:
                 ended.set_result(None)
         elif "ended" in message:
             self._programs.pop(message["ended"])._ended.set_result(message["status"])
+        elif "stopped" in message:
+            self._cleaned = True
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

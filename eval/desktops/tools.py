@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from eval.accessibility.tree import Tree, TreeNode
 from eval.desktop import ActionRefused
@@ -23,11 +23,12 @@ MAX_RESULT: Final = 10_000  # characters of a result; what is longer is cut in i
 
 @dataclass(frozen=True)
 class Tool:
-    """`arguments`: name -> what it means; all are texts, and all are needed."""
+    """`arguments`: name -> what it means; all are texts, and all are needed. `strict`: the schema names them all."""
 
     name: str
     description: str
     arguments: Mapping[str, str]
+    strict: ClassVar[bool] = True
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its arguments."""
@@ -68,6 +69,14 @@ TOOLS: Final[dict[str, Tool]] = {
         Tool("read_tree", "Read what the open windows contain, as a tree of roles, names, texts and places.", {}),
     )
 }
+
+
+@runtime_checkable
+class DescribedTools(Protocol):
+    """A desktop (eval.desktop.ToolDesktop) with other tools than TOOLS. `described`: by name."""
+
+    @property
+    def described(self) -> Mapping[str, Tool]: ...
 
 
 async def call(session: DesktopSession, name: str, given: Mapping[str, Any]) -> str:
@@ -125,13 +134,13 @@ async def _run(session: DesktopSession, command: str) -> str:
     except Refused as error:
         raise ActionRefused(f"run_command: {error}") from None
     ended = f"it ran longer than {RUN_S:g} s and was ended" if output.status is None else f"status {output.status}"
-    return "\n".join(filter(None, [ended, _cut(output.stdout), _cut(output.stderr)]))
+    return "\n".join(filter(None, [ended, cut(output.stdout), cut(output.stderr)]))
 
 
 async def _tree(session: DesktopSession) -> str:
     from eval.desktops.trees import read_tree
 
-    return _cut(tree_text(await asyncio.to_thread(read_tree, session.place))) or "there is nothing to read"
+    return cut(tree_text(await asyncio.to_thread(read_tree, session.place))) or "there is nothing to read"
 
 
 def tree_text(tree: Tree) -> str:
@@ -151,7 +160,8 @@ def tree_text(tree: Tree) -> str:
     return "\n".join([*lines, *(f"left out: {line}" for line in tree.cut)])
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """A result of at most MAX_RESULT characters."""
     text = text.rstrip()
     if len(text) <= MAX_RESULT:
         return text

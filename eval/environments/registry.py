@@ -29,6 +29,7 @@ ENVIRONMENTS: Final = {
     "linux-desktop": "eval.benchmarks.linux_desktop.environment",
     "linux-safety": "eval.benchmarks.linux_safety.environment",
     "login": "eval.environments.login",
+    "mcp": "eval.environments.mcp",
     "openenv": "eval.environments.openenv",
     "osworld": "eval.benchmarks.osworld.environment",
     "sources": "eval.environments.sources",

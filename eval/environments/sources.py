@@ -106,6 +106,7 @@ class SourcesOptions(Config, frozen=True):
     sources  where tasks come from, one or several; a task that two of them name counts once
     screen   width and height in pixels of the desktops of one's own tasks
     shown    files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
+    opengl   the desktops of one's own tasks offer OpenGL (GLX); it costs memory and time
     tree     reads the accessibility tree at each step of one's own tasks
     vlm      a model that looks at the last screens judges all tasks, in place of any other judge; its errors can be
              measured (python -m eval.judge_errors). None: none does
@@ -114,6 +115,7 @@ class SourcesOptions(Config, frozen=True):
     sources: Annotated[list[TaskSourceConfig], msgspec.Meta(min_length=1)]
     screen: tuple[int, int] = (1280, 720)
     shown: list[str] = msgspec.field(default_factory=list)
+    opengl: bool = False
     tree: bool = False
     vlm: VlmJudgeConfig | None = None
 
@@ -161,7 +163,8 @@ class SourcedDesktop:
 
         check_here()
         check_shown(self.options.shown, "options.shown")
-        session = DesktopOptions(screen=self.options.screen, shown=tuple(self.options.shown))
+        chosen = self.options
+        session = DesktopOptions(screen=chosen.screen, shown=tuple(chosen.shown), opengl=chosen.opengl)
         return LiveDesktop(lambda task, seed: self._scene(task), session, tree=self.options.tree)
 
     def _scene(self, task: Task) -> TaskScene:

@@ -61,6 +61,7 @@ def scoring_rules(
     *,
     lenient: bool = False,
     interface: Interface = "gui",
+    agent: object = None,
 ) -> dict[str, Any]:
     """What defines the score of a task besides the benchmark and its version.
 
@@ -68,7 +69,9 @@ def scoring_rules(
     step_budget  in its place, where the limits say a number: for all tasks
     answers      the rule by which answers count, with its limits; `lenient` where they were repaired
     interface    only where it is not gui
+    tools        the MCP servers of the agent, where it has some
     """
+    servers = getattr(agent, "tool_servers", ())
     answers: dict[str, Any] = {"rule": ANSWERS, "waiting": limits.waiting}
     if limits.refused is not None:
         answers["refused"] = limits.refused
@@ -82,4 +85,5 @@ def scoring_rules(
         "parse_failures": limits.parse_failures,
         "answers": answers,
         **({} if interface == "gui" else {"interface": interface}),
+        **({"tools": [server.mcp for server in servers]} if servers else {}),
     }

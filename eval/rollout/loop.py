@@ -84,7 +84,7 @@ async def rollout(
     if len({episode_id(task) for task in tasks}) < len(tasks):
         raise ValueError("two tasks have the same id, seed and trial")
     path = out / RECORDS
-    rules = scoring_rules(environment, options or {}, limits, lenient=lenient, interface=interface)
+    rules = scoring_rules(environment, options or {}, limits, lenient=lenient, interface=interface, agent=agent)
     turns = asyncio.Semaphore(limits.concurrency)
     slots = limits.concurrency + limits.spares
 
@@ -191,7 +191,10 @@ async def play(
 
 
 def check_interface(agent: Agent | LoopingAgent, interface: Interface) -> None:
-    """Raises ConfigError for an agent that could do nothing: it has tools only, and calls none."""
+    """Raises ConfigError for an agent that could do nothing: it has tools only, and calls none. And for one that would
+    not be offered the tools of its own servers."""
+    if getattr(agent, "tool_servers", ()) and interface == "gui":
+        raise ConfigError(f"interface: gui: agent {agent.name} has `tools`; allowed with them: both, tools")
     if interface == "tools" and not getattr(agent, "calls_tools", False):
         raise ConfigError(f"interface: tools: agent {agent.name} calls no tools; allowed for it: gui, both")
 

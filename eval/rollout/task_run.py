@@ -34,6 +34,7 @@ from eval.identity import digest_of
 from eval.records.earlier_results import content_of, was_cut
 from eval.records.task_record import TaskRecord, did_not_run, episode_id, task_record, tools_used
 from eval.rollout.limits import RolloutLimits
+from eval.rollout.tool_servers import with_servers
 
 FRAMES_AHEAD: Final = 4  # of one episode that wait to be written; more would fill the memory of a slow disk
 
@@ -133,7 +134,7 @@ class TaskRun:
         self.started, clock = datetime.now(UTC), time.monotonic()
         self.writer = EpisodeWriter(self.folder) if self.folder else None
         self.steps, self.broke, self.waited, self.cut, self.state = [], "", 0.0, False, None
-        desktop = self.desktop = self.make_desktop()
+        desktop = self.desktop = with_servers(self.make_desktop(), self.looping)
         try:
             observation = await timed(desktop.reset(self.task, self.task.seed), self.limits.reset_timeout, "reset")
             self.screen = observation.screen

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from eval import config as configuration
 from eval.config import ConfigError
 from eval.config import help as config_help
+from eval.config.places import with_lines
 from eval.desktops.server.tokens import given_token
 from eval.serve.config import ServeConfig
 
@@ -123,8 +124,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
 
     def run() -> int:
-        config = configuration.load(Path(arguments.config), ServeConfig)
-        config.check()
+        with with_lines(Path(arguments.config)):
+            config = configuration.load(Path(arguments.config), ServeConfig)
+            config.check()
         listen = arguments.listen or (None if arguments.protocol == "mcp" else DEFAULT)
         token = given_token(arguments.token_file, TOKEN_VARIABLE)
         if listen is not None and not listen.startswith("unix:") and not token:

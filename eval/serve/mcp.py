@@ -21,16 +21,14 @@ from eval.agents.base import Decision
 from eval.agents.wire import png
 from eval.config import ConfigError
 from eval.desktop import InfraError
+from eval.desktops.mcp_tools import ACTIONS, REVISIONS, listed, release
 from eval.desktops.tools import TOOLS
 from eval.episodes import ToolCall
 from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT
-from eval.serve.mcp_tools import ACTIONS, listed
-from eval.serve.openenv import release
 from eval.serve.reading import action_of
 from eval.serve.sessions import AfterAnswer, ClientSession, ClientSessions, serve_stream
 
-REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NOT_JSON, NO_REQUEST, NO_METHOD, NO_ARGUMENTS, FAULT = -32700, -32600, -32601, -32602, -32603  # JSON-RPC 2.0
 _log = logging.getLogger(__name__)
 

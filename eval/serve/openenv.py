@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +20,7 @@ from eval.actions.action import FIELDS
 from eval.agents.wire import png
 from eval.config import ConfigError
 from eval.desktop import InfraError
+from eval.desktops.mcp_tools import release
 from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT, HEALTH, guarded, healthy, watch
 from eval.serve.reading import answer_of
@@ -192,11 +192,3 @@ def make_app(sessions: ClientSessions, token: str | None, *, loopback: bool) -> 
     app.router.add_get("/schema", schemas)
     app.router.add_get("/metadata", metadata)
     return app
-
-
-def release() -> str:
-    """The version of Slipway that serves."""
-    try:
-        return version("slipway-cua")
-    except PackageNotFoundError:
-        return "0"

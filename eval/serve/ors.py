@@ -19,10 +19,10 @@ from aiohttp import web
 from eval.agents.wire import png
 from eval.config import ConfigError
 from eval.desktop import InfraError
+from eval.desktops.mcp_tools import listed
 from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT, HEALTH, guarded, healthy, watch
 from eval.serve.mcp import McpClient, WrongRequest
-from eval.serve.mcp_tools import listed
 from eval.serve.sessions import AfterAnswer, ClientSessions
 
 T = TypeVar("T")

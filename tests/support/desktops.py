@@ -63,6 +63,11 @@ def segments() -> set[str]:
     return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
 
 
+def _open_files(pid: str) -> list[bytes]:
+    """Keepers and guests name their folder by the log that they hold open."""
+    return [os.fsencode(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+
+
 def left(folder: Path) -> list[str]:
     """What sessions with folders in `folder` have left: processes, files, mounts, control groups; and, whoever made it,
     shared memory without its maker."""
@@ -72,9 +77,8 @@ def left(folder: Path) -> list[str]:
         if entry.isdigit() and int(entry) != os.getpid():
             try:
                 command = Path(f"/proc/{entry}/cmdline").read_bytes()
-                named = re.search(
-                    mark + rb"/([^/\0\"]+)", command + b"\0" + Path(f"/proc/{entry}/environ").read_bytes()
-                )
+                told = [command, Path(f"/proc/{entry}/environ").read_bytes(), *_open_files(entry)]
+                named = re.search(mark + rb"/([^/\0\"]+)", b"\0".join(told))
                 if named:
                     things.append(f"process {entry} {command!r} of {named.group(1).decode()}")
             except OSError:

@@ -20,6 +20,7 @@ import msgspec
 from eval import config as configuration
 from eval.config import Config, ConfigError, ResumeError
 from eval.config import help as config_help
+from eval.config.places import with_lines
 from training.common import identity
 from training.common.checkpoints import also_save
 from training.common.model.card import write_cards
@@ -75,7 +76,11 @@ def entry(
         leave_group()
         return 0
 
-    return configuration.run(run, needs=())
+    def with_places() -> int:
+        with with_lines(Path(arguments.config)):
+            return run()
+
+    return configuration.run(with_places, needs=())
 
 
 def leave(code: int) -> NoReturn:

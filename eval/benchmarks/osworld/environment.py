@@ -49,6 +49,7 @@ class OSWorldOptions(Config, frozen=True):
     network   desktops of this machine use its network, for tasks about web sites; else they have none
     screen    width and height in pixels, of desktops of this machine
     shown     files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
+    opengl    desktops of this machine offer OpenGL (GLX); it costs memory and time
     tree      reads the accessibility tree at each step: for prompts that show it, and for the episode
     video     a folder that gets a video of each episode; none: no video
     role      desktops of this role of the run in place of this machine's, as in the environment `desktop`
@@ -65,6 +66,7 @@ class OSWorldOptions(Config, frozen=True):
     network: bool = False
     screen: tuple[int, int] = (1920, 1080)
     shown: Sequence[str] = ()
+    opengl: bool = False
     tree: bool = True
     video: str | None = None
     role: str | None = None
@@ -161,6 +163,7 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
         screen=chosen.screen,
         network="machine" if chosen.network else "none",
         shown=tuple(chosen.shown),
+        opengl=chosen.opengl,
         memory=MEMORY,
         home_size=HOME,
     )

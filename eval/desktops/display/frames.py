@@ -19,6 +19,8 @@ QUALITY: Final = 85  # of JPEG and WebP
 Z_PIXMAP: Final = 2
 ALL_PLANES: Final = 0xFFFFFFFF
 IPC_PRIVATE, IPC_CREAT, IPC_RMID = 0, 0o1000, 0
+MADV_REMOVE: Final = 9
+KEPT: Final = 1 << 20  # bytes of shared memory that stay between two pictures
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class Camera:
         if depth not in (24, 32):
             raise ValueError(f"the display has {depth} bits per pixel; start it with 24")
         self._xfixes = connection.xfixes
-        self._pixels = bytearray(3 * connection.size[0] * connection.size[1])  # of the last picture, without pointer
         self._last: Frame | None = None
+        self._below: tuple[bytes, int, int, int] = (b"", 0, 0, 1)  # what the pointer hides of it; left, top, width
         self._address: int | None = None
         self._segment = 0
         self._shm: Any = None
@@ -112,47 +114,53 @@ class Camera:
         cursor = self._xfixes.GetCursorImage().reply()
         if self._last is not None and drawn is None and _same(cursor, self._last):
             return self._last
+        wide, high = self.connection.size
+        pixels = bytearray(3 * wide * high) if self._last is None else bytearray(self._last.rgb)
+        _put(pixels, wide, *self._below)
         if drawn is not None:
-            self._refresh(*drawn)
-        rgb = self._with_pointer(cursor)
-        self._last = Frame(rgb, self.connection.size, (int(cursor.x), int(cursor.y)), int(cursor.cursor_serial))
+            self._refresh(pixels, *drawn)
+        self._draw_pointer(pixels, cursor)
+        self._last = Frame(
+            bytes(pixels), self.connection.size, (int(cursor.x), int(cursor.y)), int(cursor.cursor_serial)
+        )
         return self._last
 
-    def _refresh(self, left: int, top: int, width: int, height: int) -> None:
-        """Takes a part of the screen anew."""
-        root = self.connection.root
+    def _refresh(self, frame: bytearray, left: int, top: int, width: int, height: int) -> None:
+        """Takes a part of the screen anew, into the pixels of a picture."""
+        root, size = self.connection.root, width * height * 4
         if self._address is not None:
             self._shm.GetImage(root, left, top, width, height, ALL_PLANES, Z_PIXMAP, self._segment, 0).reply()
-            pixels: Any = (ctypes.c_char * (width * height * 4)).from_address(self._address)
+            pixels: Any = (ctypes.c_char * size).from_address(self._address)
         else:
             reply = self.connection.x.core.GetImage(Z_PIXMAP, root, left, top, width, height, ALL_PLANES).reply()
             pixels = bytes(reply.data.buf())
         part = Image.frombuffer("RGB", (width, height), pixels, "raw", "BGRX", 0, 1).tobytes()
-        _put(self._pixels, self.connection.size[0], part, left, top, width)
+        _put(frame, self.connection.size[0], part, left, top, width)
+        if self._address is not None and size > KEPT:  # a picture of all is rare, and keeps no memory until the next
+            ctypes.CDLL(None).madvise(ctypes.c_void_p(self._address), ctypes.c_size_t(size), MADV_REMOVE)
 
     def same_pointer(self, frame: Frame) -> bool:
         """Whether the pointer is where it was in the picture, and looks the same: no damage tells of it."""
         return _same(self._xfixes.GetCursorImage().reply(), frame)
 
-    def _with_pointer(self, cursor: Any) -> bytes:
-        """The pixels with the pointer drawn in; its colours are multiplied by alpha already (XFixes)."""
+    def _draw_pointer(self, pixels: bytearray, cursor: Any) -> None:
+        """Draws the pointer in, and keeps what it hides; its colours are multiplied by alpha already (XFixes)."""
         wide, high = self.connection.size
         left, top = int(cursor.x) - int(cursor.xhot), int(cursor.y) - int(cursor.yhot)
         shown = (max(0, left), max(0, top), min(wide, left + cursor.width), min(high, top + cursor.height))
         if shown[0] >= shown[2] or shown[1] >= shown[3]:
-            return bytes(self._pixels)
+            self._below = (b"", 0, 0, 1)
+            return
         left, top = left - shown[0], top - shown[1]  # of the pointer, in the part below it
         width, height = shown[2] - shown[0], shown[3] - shown[1]
-        rows = memoryview(self._pixels)[3 * wide * shown[1] : 3 * wide * shown[3]]
+        rows = memoryview(pixels)[3 * wide * shown[1] : 3 * wide * shown[3]]
         below = b"".join(rows[start : start + 3 * width] for start in range(3 * shown[0], len(rows), 3 * wide))
         part = Image.frombytes("RGB", (width, height), below)
         raw = bytes(cursor.cursor_image.buf())
         picture = Image.frombuffer("RGBa", (cursor.width, cursor.height), raw, "raw", "BGRa", 0, 1).convert("RGBA")
         part.paste(picture, (left, top), picture)
-        _put(self._pixels, wide, part.tobytes(), shown[0], shown[1], width)
-        whole = bytes(self._pixels)
-        _put(self._pixels, wide, below, shown[0], shown[1], width)
-        return whole
+        self._below = (below, shown[0], shown[1], width)
+        _put(pixels, wide, part.tobytes(), shown[0], shown[1], width)
 
 
 def _same(cursor: Any, frame: Frame) -> bool:

@@ -1,6 +1,6 @@
-"""The keeper's main program: starts a desktop, tells how it fares, and ends all of it when its standard input closes.
+"""A keeper: starts a desktop, tells how it fares, and ends all of it when its standard input closes.
 
-Its argument is a JSON object (`Order`). It reads JSON lines, and writes JSON lines:
+keeping.fork_server starts it with an `Order`. It reads JSON lines, and writes JSON lines:
 
     in    {"start": number, "argv": [...], "environ": {...}, "debugged": bool}, {"view": [...]} (argv), {"unview": true}
     out   {"ready": {...}}, {"failed": text}, {"windows": count}, what the guest says (keeping.guest),
@@ -15,7 +15,6 @@ import os
 import selectors
 import shutil
 import signal
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +42,7 @@ class Order:
     temporary_size: int = 128 << 20
     shown: tuple[str, ...] = ()
     environ: dict[str, str] = field(default_factory=dict)
+    opengl: bool = False
     browser: int = -1
 
 
@@ -109,7 +109,7 @@ class Keeper:
         uid = _own_user(order.users)
         if uid is not None:
             self._name_user(uid)
-        self._screen = screen.DesktopPrograms(order.folder, order.size, uid, joins[1])
+        self._screen = screen.DesktopPrograms(order.folder, order.size, uid, joins[1], order.opengl)
         self._screen.start()
         environ = {**self._screen.environ, "XAUTHORITY": f"{order.folder}/bus/xauthority", **order.environ}
         environ.pop("XDG_CONFIG_HOME")  # the window manager's
@@ -290,13 +290,3 @@ def sweep(folder: str, display: str, cgroup_folders: dict[str, str]) -> None:
         for parent in set(cgroup_folders.values()):
             cgroups.remove(Path(parent, cgroups.group_name(folder, kind)))
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def main() -> int:
-    """Runs the keeper that the first argument orders."""
-    os.umask(0o022)  # the desktop's user reads some of what is written here; what is secret has a mode of its own
-    values = json.loads(sys.argv[1])
-    for name in ("size", "namespaces", "shown"):
-        if name in values:
-            values[name] = tuple(values[name])
-    return Keeper(Order(**values)).run()

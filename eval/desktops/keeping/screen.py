@@ -109,11 +109,14 @@ def name_for_buses(folder: str) -> dict[str, str]:
 class DesktopPrograms:
     """X server, bus, accessibility and window manager of one desktop, in `folder`."""
 
-    def __init__(self, folder: str, size: tuple[int, int], uid: int | None, joins: list[int]) -> None:
+    def __init__(
+        self, folder: str, size: tuple[int, int], uid: int | None, joins: list[int], opengl: bool = False
+    ) -> None:
         self.folder = folder
         self._size = size
         self._uid = uid
         self._joins = joins
+        self._opengl = opengl
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.display = ""
         self.x: x11.XWatch | None = None
@@ -195,8 +198,10 @@ class DesktopPrograms:
         screen = ["-screen", "0", f"{width}x{height}x24", "-dpi", "96"]
         # It keeps its abstract socket, which alone stops two servers that start at once from taking the same number
         closed = ["-nolisten", "tcp", "-noreset", "-auth", self.environ["XAUTHORITY"]]
-        fixed = ["-extension", "RANDR"]  # with it, any program may give the screen another size
-        self._start("X server", ["Xvfb", "-displayfd", str(write), *screen, *closed, *fixed], write)
+        without = ["-extension", "RANDR"]  # with it, any program may give the screen another size
+        if not self._opengl:  # its libraries are 30 MB of the X server, and 10 of each program of GTK
+            without += ["-extension", "GLX"]
+        self._start("X server", ["Xvfb", "-displayfd", str(write), *screen, *closed, *without], write)
         os.close(write)
         bus_read, bus_write = os.pipe()
         config = f"--config-file={bus_config}"

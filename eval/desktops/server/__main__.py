@@ -73,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="a file or folder of this machine that the desktop's programs see, read-only, beside /usr and /etc",
     )
+    out.add_argument("--opengl", action="store_true", help="offer OpenGL (GLX); it costs memory and time")
     out.add_argument("--no-commands", action="store_true", help="run no commands and start no programs for clients")
     out.add_argument(
         "--files",
@@ -119,7 +120,11 @@ async def _serve(arguments: argparse.Namespace, token: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
     options = DesktopOptions(
-        screen=arguments.screen, network=arguments.network, terminal=arguments.terminal, shown=tuple(arguments.shown)
+        screen=arguments.screen,
+        network=arguments.network,
+        terminal=arguments.terminal,
+        shown=tuple(arguments.shown),
+        opengl=arguments.opengl,
     )
     permissions = Permissions(not arguments.no_commands, arguments.files, arguments.downloads)
     async with contextlib.AsyncExitStack() as stack:

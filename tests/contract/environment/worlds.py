@@ -18,9 +18,10 @@ from tests.support.serving import TOKEN, served
 
 # with programs on this machine
 REAL = ("desktop", "gtk-forms", "gtk-login", "linux-chain", "linux-desktop", "linux-safety", "osworld")
-PROGRAMS = (*REAL, "android", "openenv")  # these are in tests/integration/environment
+PROGRAMS = (*REAL, "android", "mcp", "openenv")  # these are in tests/integration/environment
 FILES = (
     "gymnasium",
+    "mcp",
     "openenv",
     "osworld",
     "sources",
@@ -93,4 +94,9 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             server = stack.enter_context(served("openenv", tmp_path_factory.mktemp("openenv"), config))
             stack.enter_context(pytest.MonkeyPatch.context()).setenv("OPENENV_TOKEN", TOKEN)
             found = Preset(found, url=server.url, token="OPENENV_TOKEN")
+        if request.param == "mcp":
+            config = {"environment": "login", "tasks": {"count": 5, "seed": 1_000_000}}
+            server = stack.enter_context(served("mcp", tmp_path_factory.mktemp("mcp"), config))
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("MCP_TOKEN", TOKEN)
+            found = Preset(found, mcp=f"{server.url}/mcp", token="MCP_TOKEN", start="start")
         yield NeedsPrograms(found) if request.param in REAL else found

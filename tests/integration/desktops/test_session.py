@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.desktop import BrokenByAgent, DesktopGone
+from eval.desktop import BrokenByAgent, DesktopGone, SetupFailed
 from eval.desktops.isolation import Isolation
 from eval.desktops.keeping.screen import missing_programs
 from eval.desktops.session import DesktopOptions, DesktopSession, NotOffered, ProgramNotStarted, judge
@@ -43,7 +43,9 @@ def test_a_session_is_ready_and_its_end_leaves_nothing(machine: Isolation | None
         async with await DesktopSession.start(DesktopOptions(screen=(1280, 720)), machine) as session:
             ready = asked(session, "xprop", "-root", "_NET_SUPPORTING_WM_CHECK")
             assert "window id # 0x" in ready.stdout
-            assert "1280x720 pixels" in asked(session, "xdpyinfo").stdout
+            told = asked(session, "xdpyinfo").stdout
+            assert "1280x720 pixels" in told
+            assert "GLX" not in told
             # the accessibility bus is started by the session's bus, and comes up after it
             until(lambda: "unix:" in asked(session, "xprop", "-root", "AT_SPI_BUS").stdout)
             await session.run(["galculator"])
@@ -153,6 +155,67 @@ def test_a_reset_mends_a_desktop_and_leaves_nothing_of_the_last_episode() -> Non
             assert not (session.place.home / "left.txt").exists()
 
     run(work())
+
+
+def test_opengl_is_offered_where_it_is_asked_for() -> None:
+    async def work() -> None:
+        async with await DesktopSession.start(DesktopOptions(screen=(640, 480), opengl=True)) as session:
+            assert "GLX" in asked(session, "xdpyinfo").stdout
+
+    run(work())
+
+
+def starter(session: DesktopSession) -> int:
+    """The process that started its keeper."""
+    status = Path(f"/proc/{session.processes['keeper']}/status").read_text()
+    return int(status.split("PPid:")[1].split()[0])
+
+
+def test_sessions_go_on_when_the_process_that_starts_their_keepers_is_killed(folder: Path) -> None:
+    async def work() -> None:
+        async with await DesktopSession.start() as one:
+            server = starter(one)
+            assert server != os.getpid()
+            os.kill(server, signal.SIGKILL)
+            until(lambda: "State:\tZ" in Path(f"/proc/{server}/status").read_text())
+            async with await DesktopSession.start() as other:  # by a new one
+                for session in (one, other):
+                    await session.run(["galculator"])
+                    await session.windows(1)
+                    session.check()
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
+def test_a_start_that_cannot_be_asked_for_leaves_nothing(folder: Path) -> None:
+    async def work() -> None:
+        with pytest.raises(SetupFailed, match="the process that starts keepers"):
+            await DesktopSession.start(DesktopOptions(environ={"LONG": "x" * 500_000}))
+        assert left(folder) == []
+        async with await DesktopSession.start() as session:
+            session.check()
+
+    run(work())
+    until(lambda: not left(folder), lambda: left(folder))
+
+
+def test_a_forked_process_starts_keepers_of_its_own(folder: Path) -> None:
+    async def parents() -> set[int]:
+        async with await DesktopSession.start() as session:
+            return {starter(session)}
+
+    (ours,) = run(parents())
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = int(run(parents()) == {ours})
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run(parents()) == {ours}
+    until(lambda: not left(folder), lambda: left(folder))
 
 
 def test_without_limits_no_terminal_is_offered_unless_configured() -> None:

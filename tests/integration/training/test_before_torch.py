@@ -55,6 +55,6 @@ def test_nothing_of_torch_is_loaded_for_a_wrong_configuration(method: str, tmp_p
     )
     assert done.returncode == 0, done.stderr
     warm_up, data = done.stderr.splitlines()
-    assert warm_up == f"config: {TOO_LONG}"
+    assert warm_up == f"config: warm-up.json:1: {TOO_LONG}"
     assert said in data
     assert not done.stdout.splitlines()[-1]

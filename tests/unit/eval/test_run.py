@@ -101,7 +101,7 @@ def test_the_expert_of_an_environment_without_one_is_one_line_and_78(
     assert entry.main(["--config", str(config), "--out", str(tmp_path / "out")]) == 78
     said = capsys.readouterr().err.strip()
     assert said.count("\n") == 0
-    assert said.startswith("config: agent.kind: scripted: nobody wrote an expert for task count-")
+    assert said.startswith(f"config: {config}:1: agent.kind: scripted: nobody wrote an expert for task count-")
 
 
 def test_started_again_nothing_is_computed_twice(tmp_path: Path) -> None:

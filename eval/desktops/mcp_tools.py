@@ -1,4 +1,5 @@
-"""The tools of the MCP face: their schemas, and the action that a call of one asks for.
+"""What the MCP face and the client of MCP share: revisions, the tools that are actions, and the action that a call of
+one asks for.
 
 Points are pixels of the picture that the last result showed, which is how assistants point.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from eval.actions import Action
@@ -16,6 +18,7 @@ from eval.config import ConfigError
 from eval.desktop import Interface
 from eval.desktops.tools import TOOLS
 
+REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")  # those with a handshake
 Schema = dict[str, Any]
 Arguments = Mapping[str, Any]
 PIXEL: Final = {"type": "integer", "minimum": 0}
@@ -153,3 +156,11 @@ def listed(interface: Interface, *, tasks: bool) -> list[Schema]:
     calls = [] if interface == "gui" else list(TOOLS.values())
     schemas = [{"name": tool.name, "description": tool.description, "inputSchema": tool.schema()} for tool in calls]
     return [start, *actions, *schemas]
+
+
+def release() -> str:
+    """The version of Slipway that speaks."""
+    try:
+        return version("slipway-cua")
+    except PackageNotFoundError:
+        return "0"
