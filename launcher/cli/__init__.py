@@ -125,10 +125,9 @@ def _main(arguments: list[str]) -> int:
         hint = f" Did you mean `{near}`?" if near else ""
         print(f"launcher: unknown verb `{verb}`.{hint} `launcher --help` lists them.", file=sys.stderr)
         return 2
-    from launcher.imports import load_msgspec, load_yaml
+    from launcher.msgspec_import import load_msgspec
 
     load_msgspec()
-    load_yaml()
     from launcher.cli.arguments import call
 
     return call(verb, VERBS[verb][0], rest)

@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     if given not in ([], ["run"]):
         print(f"[slipway] the runtime takes no `{' '.join(argv)}`; --help says what it does", file=sys.stderr)
         return 78
-    from launcher.imports import load_msgspec
+    from launcher.msgspec_import import load_msgspec
 
     load_msgspec()
     from launcher.runtime.secrets.credentials import adopt_private, cannot_be_read

@@ -75,7 +75,7 @@ def test_no_verb_loads_more_than_it_needs(home: Path) -> None:
 LOADED = """
 import sys
 from importlib import import_module
-from launcher.imports import load_msgspec
+from launcher.msgspec_import import load_msgspec
 load_msgspec()
 import_module(sys.argv[1])
 dear = {"dataclasses", "inspect", "logging", "typing_extensions"}

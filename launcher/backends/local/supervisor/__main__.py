@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from launcher.imports import load_msgspec, load_yaml
+from launcher.msgspec_import import load_msgspec
 
 if __name__ == "__main__":
     load_msgspec()
-    load_yaml()
     from launcher.backends.local.supervisor.process import main
 
     sys.exit(main())
