@@ -55,6 +55,7 @@ class DesktopOptions:
                Where the machine has no network namespaces it is the machine's
     processes  at most so many processes (threads count), where control groups can be had
     shown      files and folders of the machine that the desktop's programs see, read-only, beside /usr and /etc
+    folders    more folders of the desktop's own, beside its home and /tmp, where the machine can give it a root
     environ    more variables for the desktop's programs
     opengl     the X server offers OpenGL (GLX), computed without a graphics card; it costs memory and time
     """
@@ -67,6 +68,7 @@ class DesktopOptions:
     home_size: int = 256 << 20
     temporary_size: int = 128 << 20
     shown: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     opengl: bool = False
 
@@ -309,6 +311,7 @@ class DesktopSession:
             "home_size": options.home_size,
             "temporary_size": options.temporary_size,
             "shown": options.shown,
+            "folders": options.folders,
             "environ": dict(options.environ),
             "opengl": options.opengl,
         }

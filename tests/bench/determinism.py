@@ -22,6 +22,7 @@ from typing import Any
 
 from PIL import Image, ImageChops
 
+from eval import config as configuration
 from eval.actions.dialects.dsl import Dsl
 from eval.agents.baselines import ScriptedAgent
 from eval.benchmarks.linux_desktop.environment import LinuxDesktopOptions, desktop_of
@@ -152,19 +153,23 @@ def table(found: Mapping[str, Counted]) -> str:
     return "\n".join([*rows, "", *(f"- {cause}" for each in found.values() for cause in each.causes)])
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.bench.determinism", description=__doc__.split("\n")[0])
     parser.add_argument("templates", nargs="*", metavar="TEMPLATE")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--keep", metavar="FOLDER", help="where the episodes stay")
     parser.add_argument("--markdown", metavar="FILE")
-    given = parser.parse_args()
-    told = table(measure(given.templates, given.times, given.seeds, given.keep))
-    print(told)
-    if given.markdown:
-        Path(given.markdown).write_text(told + "\n", encoding="utf-8")
-    return 0
+    given = parser.parse_args(argv)
+
+    def run() -> int:
+        told = table(measure(given.templates, given.times, given.seeds, given.keep))
+        print(told)
+        if given.markdown:
+            Path(given.markdown).write_text(told + "\n", encoding="utf-8")
+        return 0
+
+    return configuration.run(run)
 
 
 if __name__ == "__main__":

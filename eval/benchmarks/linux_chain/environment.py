@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -20,18 +20,20 @@ from eval.benchmarks.linux_chain.events import EVENTS
 from eval.benchmarks.linux_chain.scene import ChainScene
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES
 from eval.benchmarks.linux_desktop.drawing import KINDS, WordPool
-from eval.benchmarks.linux_desktop.environment import HOME, MEMORY, PROCESSES, Route, hacks
+from eval.benchmarks.linux_desktop.environment import Route, hacks
+from eval.benchmarks.linux_desktop.local_desktop import LocalDesktopOptions
 from eval.benchmarks.linux_desktop.template import LARGE, PROGRAMS, Instance
 from eval.benchmarks.linux_desktop.template import VERSION as TEMPLATES_VERSION
-from eval.config import Config, ConfigError, convert
+from eval.config import ConfigError, convert
 from eval.desktop import Desktop, Task
-from eval.desktops.isolation import check_shown
 from eval.desktops.judging.hacked import HackedScene
 from eval.desktops.judging.home import REST
-from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, video_folder
-from eval.environments.splits import Split, seeds
+from eval.environments.desktop import of_this_machine, on_desktop
+from eval.environments.splits import seeds
 from eval.identity import TaskParts
+
+if TYPE_CHECKING:
+    from eval.desktops.live import TaskScene
 
 HERE: Final = "eval.benchmarks.linux_chain"
 VERSION: Final = 1  # of the chains: a new one for each change of what is asked or how it is judged
@@ -45,31 +47,20 @@ INTRODUCTION: Final = (
 )
 
 
-class LinuxChainOptions(Config, frozen=True):
+class LinuxChainOptions(LocalDesktopOptions, frozen=True):
     """
-    split      whose words and numbers chains are drawn from, as in linux-desktop
     length     jobs of a chain
     events     three of the jobs have an event: a mail arrives, a file changes, a user answers
     templates  of linux-desktop, from which the other jobs are drawn; empty: all that can be done with small programs
-    screen     width and height in pixels
-    shown      files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
-    tree       reads the accessibility tree at each step: for prompts that show it, for the expert, and for the episode
-    video      a folder that gets a video of each episode; none: no video
     """
 
-    split: Split = "test"
     length: Annotated[int, msgspec.Meta(ge=5, le=20)] = 5
     events: bool = True
     templates: list[str] = msgspec.field(default_factory=list)
-    screen: tuple[int, int] = (1280, 720)
-    shown: Sequence[str] = ()
-    tree: bool = True
-    video: str | None = None
 
     def check(self) -> None:
         """Raises ConfigError."""
-        check_screen(self.screen, "options.screen")
-        check_shown(self.shown, "options.shown", None)
+        super().check()
         if odd := [name for name in self.templates if name not in allowed_templates()]:
             raise ConfigError(f"options.templates: {odd[0]!r}; allowed: {', '.join(allowed_templates())}")
 
@@ -176,8 +167,6 @@ def solvers(options: Mapping[str, Any]) -> dict[str, Callable[[], Desktop]]:
 
 def desktop_of(chosen: LinuxChainOptions, route: Route = "oracle", *, hacked: bool = False) -> Desktop:
     """The same, with a solver of one's choice in the place of the expert."""
-    check_here()
-    from eval.desktops.live import LiveDesktop, TaskScene
 
     def scene(task: Task, seed: int) -> TaskScene:
         jobs = drawn(seed, chosen)
@@ -185,10 +174,7 @@ def desktop_of(chosen: LinuxChainOptions, route: Route = "oracle", *, hacked: bo
         made = ChainScene(jobs, [*[before] * (len(jobs) - 1), route])
         return HackedScene(made, lambda start: hacks(jobs[0], start)) if hacked else made
 
-    session = DesktopOptions(
-        screen=chosen.screen, shown=tuple(chosen.shown), memory=MEMORY, home_size=HOME, processes=PROCESSES
-    )
-    return LiveDesktop(scene, session, tree=chosen.tree, video=video_folder(chosen.video))
+    return chosen.desktop(scene)
 
 
 def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:

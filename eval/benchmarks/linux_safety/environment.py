@@ -8,23 +8,21 @@ for, and done. summary.json has both rates, and what the text costs in utility, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from eval.benchmarks.linux_desktop.all_templates import TEMPLATES, instance
-from eval.benchmarks.linux_desktop.environment import HOME, MEMORY, PROCESSES
+from eval.benchmarks.linux_desktop.local_desktop import LocalDesktopOptions
 from eval.benchmarks.linux_desktop.template import PROGRAMS
 from eval.benchmarks.linux_desktop.template import VERSION as TEMPLATES_VERSION
 from eval.benchmarks.linux_safety.harms import PrivateFiles
 from eval.benchmarks.linux_safety.scenario import SCENARIOS, SafetyScene, Scenario
-from eval.config import Config, ConfigError, convert
+from eval.config import ConfigError, convert
 from eval.desktop import Desktop, Task
-from eval.desktops.isolation import check_shown
-from eval.desktops.session import DesktopOptions
-from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, video_folder
+from eval.environments.desktop import of_this_machine, on_desktop
 from eval.environments.splits import SPLIT_SEED, Split, seeds
 from eval.identity import TaskParts
 
@@ -33,27 +31,16 @@ VERSION: Final = 1  # of the scenarios: a new one for each change of what is ask
 BENIGN: Final = "-benign"
 
 
-class LinuxSafetyOptions(Config, frozen=True):
+class LinuxSafetyOptions(LocalDesktopOptions, frozen=True):
     """
-    split      whose words and numbers tasks are drawn from, as in linux-desktop
     scenarios  names, each in turn of the next one; empty: all
-    screen     width and height in pixels
-    shown      files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
-    tree       reads the accessibility tree at each step: for prompts that show it, for the expert, and for the episode
-    video      a folder that gets a video of each episode; none: no video
     """
 
-    split: Split = "test"
     scenarios: list[str] = msgspec.field(default_factory=list)
-    screen: tuple[int, int] = (1280, 720)
-    shown: Sequence[str] = ()
-    tree: bool = True
-    video: str | None = None
 
     def check(self) -> None:
         """Raises ConfigError."""
-        check_screen(self.screen, "options.screen")
-        check_shown(self.shown, "options.shown", None)
+        super().check()
         if odd := [name for name in self.scenarios if name not in SCENARIOS]:
             raise ConfigError(f"options.scenarios: {odd[0]!r}; allowed: {', '.join(SCENARIOS)}")
 
@@ -108,18 +95,12 @@ def solvers(options: Mapping[str, Any]) -> dict[str, Callable[[], Desktop]]:
 
 
 def desktop_of(chosen: LinuxSafetyOptions, *, obeys: bool = False) -> Desktop:
-    check_here()
-    from eval.desktops.live import LiveDesktop
-
     def scene(task: Task, seed: int) -> SafetyScene:
         drawn = instance(_of(task).template, task.options["split"], seed)
         own = PrivateFiles(100 + seed % SPLIT_SEED)
         return SafetyScene(drawn, _of(task), own, attacked=task.options["attacked"], route="oracle", obeys=obeys)
 
-    session = DesktopOptions(
-        screen=chosen.screen, shown=tuple(chosen.shown), memory=MEMORY, home_size=HOME, processes=PROCESSES
-    )
-    return LiveDesktop(scene, session, tree=chosen.tree, video=video_folder(chosen.video))
+    return chosen.desktop(scene)
 
 
 def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:

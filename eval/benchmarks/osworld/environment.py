@@ -19,6 +19,7 @@ from eval.benchmarks.errors import BenchError
 from eval.benchmarks.osworld.judging import PublicJudge
 from eval.benchmarks.osworld.machine import JUDGE, Machine, PublicEvaluators, lacking_line
 from eval.benchmarks.osworld.needs import needs_of
+from eval.benchmarks.osworld.program_judge import ProgramJudge
 from eval.benchmarks.osworld.served import served
 from eval.benchmarks.osworld.steps import StepPlaces, Steps
 from eval.benchmarks.osworld.tasks import PublicTask, PublicTasks, load
@@ -27,7 +28,7 @@ from eval.desktop import Desktop, Expected, NotRunHere, Score, Task
 from eval.desktops.isolation import check_shown
 from eval.desktops.machines import MachineDesktop, VirtualMachines
 from eval.desktops.session import DesktopOptions
-from eval.desktops.stage import DesktopStage
+from eval.desktops.stage import DesktopStage, LocalStage
 from eval.environments.desktop import check_here, check_screen, of_this_machine, on_desktop, servers_of, video_folder
 from eval.identity import TaskParts, digest_of
 from eval.identity.machine import file_digest
@@ -164,6 +165,7 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
         network="machine" if chosen.network else "none",
         shown=tuple(chosen.shown),
         opengl=chosen.opengl,
+        folders=tuple(sorted({path for task in by_name.values() for path in task.folders})),
         memory=MEMORY,
         home_size=HOME,
     )
@@ -214,12 +216,17 @@ class PublicPlaces:
 
     folder   that of the task files
     machine  what is here, with the folder of downloads
-    judge    who judges
+    judge    who judges by metrics
     """
 
     folder: Path
     machine: Machine
     judge: PublicJudge
+
+    @property
+    def programs(self) -> ProgramJudge:
+        """Who judges by programs."""
+        return ProgramJudge(self.folder, self.judge.python, MEMORY, HOME)
 
 
 class PublicScene:
@@ -235,7 +242,11 @@ class PublicScene:
         if lacking := self.places.machine.lacks(self.task):
             what = lacking_line(self.task, lacking, self.places.machine.evaluators)
             raise NotRunHere(f"missing dependency: {what}")
-        if not self.task.infeasible:
+        if self.task.program is not None:
+            self.places.programs.check(self.task)
+            if not isinstance(stage, LocalStage):
+                raise NotRunHere("missing dependency: a desktop of this machine: leave out `role` and `machines`")
+        elif not self.task.infeasible:
             self.places.judge.check()
         # below /tmp: the user nobody, who judges, must get there
         self.cache = Path(tempfile.mkdtemp(prefix="slipway-osworld-", dir="/tmp"))
@@ -264,6 +275,8 @@ class PublicScene:
             steps = Steps(desktop, self._step_places(), judging=True)
             await steps.do(self.task.before_judging)
             await desktop.rest()  # also what the agent began last, such as a file that is being saved
+            if self.task.program is not None:
+                return await self._checked(stage, detail)
             verdict = await self.places.judge.judge(
                 self.task.evaluator,
                 address=desktop.address,
@@ -277,6 +290,11 @@ class PublicScene:
         if steps.passed_over:
             detail["before_judging"] = steps.passed_over
         return Score(verdict.score, verdict.score == 1.0, detail)
+
+    async def _checked(self, stage: DesktopStage, detail: dict[str, Any]) -> Score:
+        assert isinstance(stage, LocalStage)
+        found = await self.places.programs.judge(self.task, stage.session)
+        return Score(found.value, found.success, {**detail, **({"check": found.detail} if found.detail else {})})
 
     def _downloads(self) -> Path | None:
         cache = self.places.machine.cache

@@ -20,6 +20,7 @@ from eval.benchmarks.osworld.tasks import PublicTask
 PACKAGE: Final = "desktop_env"
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost"})  # this machine, whose servers can always be asked
 INSTALL: Final = "make osworld-env"
+DEBIAN: Final = Path("/usr/bin/python3")
 JUDGE: Final = ".venv-osworld/bin/python"  # that target's, in the folder in which an evaluation is started
 # packages that modules of metrics import and few metrics use: without one, only those metrics are missing
 SPARED: Final = {"easyocr": frozenset({"compare_image_text"})}
@@ -105,11 +106,14 @@ class Machine:
             if evaluators is None or evaluators.missing:
                 return False
             return need.name in (evaluators.metrics if need.kind == "metric" else evaluators.getters)
-        return False  # accounts, root, a setup step that nobody knows
+        if need.kind == "package":
+            return has_package(need.name, self.judge if need.judges else DEBIAN)
+        return False  # accounts, root, a setup step that nobody knows, what a check would see of the agent's programs
 
     def could(self, task: PublicTask) -> bool:
         """Whether the task could run on a machine with every program, download, web site and public evaluator."""
-        return all(need.kind not in ("account", "rights", "setup") for need in needs_of(task))
+        never = ("account", "rights", "setup", "live", "model", "harness")
+        return all(need.kind not in never for need in needs_of(task))
 
     def _cached(self, need: TaskNeed, task: PublicTask) -> bool:
         kept = self.kept(need, task)
@@ -127,7 +131,18 @@ class Machine:
         downloads = {need.file: self.kept(need, task) for need in needs_of(task) if need.kind == "download"}
         steps = [step for step in (*task.setup, *task.before_judging) if step.kind == "upload_file"]
         given = [str(file.get("local_path")) for step in steps for file in step.parameters.get("files") or []]
-        return downloads | {path: folder / path for path in given}
+        return downloads | {path: folder / path for path in (*given, *task.files)}
+
+
+def judge_python(judge: Path) -> Path:
+    """The Python of programs that judge: that of the public evaluators, or where it is not installed, Debian's."""
+    return judge.absolute() if judge.is_file() else DEBIAN
+
+
+def has_package(name: str, judge: Path) -> bool:
+    """Whether a Python has a module: that of programs that judge, or Debian's, which a desktop has."""
+    own = sorted(judge_python(judge).parent.parent.glob("lib/python3*/site-packages"))
+    return any(_is_here(name, folder) for folder in own or [Path("/usr/lib/python3/dist-packages")])
 
 
 def lacking_line(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: PublicEvaluators | None) -> str:

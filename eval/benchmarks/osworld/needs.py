@@ -8,12 +8,17 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from eval.benchmarks.osworld.tasks import INFEASIBLE, Fields, PublicTask, SetupStep
 
-Kind = Literal["program", "download", "site", "account", "proxy", "rights", "setup", "getter", "metric"]
+# The last four are of programs that judge (tasks.ProgramCheck): a Python package; something that runs on the agent's
+# desktop, which they do not see; a model; what only the format's own harness has
+Kind = (
+    Literal["program", "download", "site", "account", "proxy", "rights", "setup", "getter", "metric"]
+    | Literal["package", "live", "model", "harness"]
+)
 
 # the program that a task says it is about -> its command; `os` is the desktop itself, of which nothing is named
 PROGRAMS: Final = {
@@ -51,7 +56,23 @@ BUILTINS: Final = frozenset(
     (
         *("cd", "echo", "export", "history", "set", "unset", "source", ".", "alias", "exit", "return", "read", "test"),
         *("[", "[[", "true", "false", "if", "then", "else", "fi", "for", "do", "done", "while", "case", "esac", "exec"),
-        *("eval", "printf", "wait", "trap", "ulimit", "umask", "function", "{", "}", "!", "local"),
+        *(
+            "eval",
+            "printf",
+            "wait",
+            "trap",
+            "ulimit",
+            "umask",
+            "function",
+            "{",
+            "}",
+            "!",
+            "local",
+            ":",
+            "shift",
+            "break",
+        ),
+        *("continue", "declare", "readonly", "typeset", "type", "command", "let", "getopts", "shopt", "pushd", "popd"),
     )
 )
 # the `_NAME_setup` of desktop-env 1.0.2
@@ -84,6 +105,11 @@ class TaskNeed:
     where: str
     file: str = ""
 
+    @property
+    def judges(self) -> bool:
+        """Whether only who judges needs it."""
+        return self.where.startswith(("evaluator.", "needs.check"))
+
 
 def needs_of(task: PublicTask) -> list[TaskNeed]:
     """All needs, each once, in the order of the file."""
@@ -102,6 +128,8 @@ def _all(task: PublicTask) -> Iterator[TaskNeed]:
     for where, steps in (("config", task.setup), ("evaluator.postconfig", task.before_judging)):
         for number, step in enumerate(steps):
             yield from _step(step, f"{where}[{number}]")
+    for told in task.needs:
+        yield TaskNeed(cast(Kind, told.kind), told.name, f"needs.{told.side}")
     for check in task.checks:
         if check.metric == INFEASIBLE:
             continue
@@ -189,6 +217,7 @@ def first_words(script: str) -> list[str]:
     for line in script.splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.commenters = ""
+        lexer.wordchars += ":,@%+"
         first = True
         try:
             for word in lexer:

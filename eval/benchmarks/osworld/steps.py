@@ -197,7 +197,8 @@ class Steps:
         return command
 
     async def _execute(self, given: Fields) -> None:
-        """A command that ends with another status than 0 is no failure there, and none here."""
+        """A command that ends with another status than 0 is no failure there, and none here, but with `must_succeed`,
+        which imported tasks have."""
         body = {"command": self._filled(given["command"]), "shell": bool(given.get("shell", False))}
         until = given.get("until") or {}
         end = time.monotonic() + UNTIL_S
@@ -207,6 +208,8 @@ class Steps:
                 if given.get(name):
                     path = self.places.cache / PurePosixPath(str(given[name])).name
                     await asyncio.to_thread(path.write_text, answer[key], encoding="utf-8")
+            if given.get("must_succeed") and answer["returncode"] != 0:
+                raise SetupFailed(f"status {answer['returncode']}: {(answer['error'] or answer['output'])[-500:]}")
             if not until or (
                 ("returncode" in until and answer["returncode"] == until["returncode"])
                 or ("stdout" in until and until["stdout"] in answer["output"])

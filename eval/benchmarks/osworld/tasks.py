@@ -4,6 +4,9 @@ What a file says is kept as it is; what its evaluator could not work with is fou
 such a task stays in its set, as one that cannot run, and never keeps the others from running. The rules are those of
 desktop-env 1.0.2 (`DesktopEnv._set_evaluator_info`): with a list of metrics, `result`, `expected` and `options` are
 lists of the same length, and an entry may be null.
+
+Tasks of other formats, which `python -m eval.tasks import` writes in this one, have a program in the place of metrics
+(`ProgramCheck`), and say what they need that their steps do not show (`needs`).
 """
 
 from __future__ import annotations
@@ -11,14 +14,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from eval.benchmarks.errors import BenchError
 
 INFEASIBLE: Final = "infeasible"  # the metric of a task for which FAIL is the right answer
 Fields = Mapping[str, Any]
+ScoreForm = Literal["reward", "json", "verdict", "points"]
+SHARED: Final = "+shared"  # in a domain's folder, files of all its imported tasks
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,32 @@ class StateCheck:
 
 
 @dataclass(frozen=True)
+class ProgramCheck:
+    """A program that judges the files that the agent left, on a desktop where no program of the agent runs.
+
+    command  its arguments; `python3` is the judge's Python. It runs in the folder `at`
+    at       where its own files are: those of the task below `check/`, and those of its domain below SHARED
+    score    how it says the score: `reward`, a line "REWARD: 0.5"; `json`, an object in the last line with
+             overall_score, score or reward; `verdict`, one with passed; `points`, one with passed and a score to 100
+    copies   folders outside of the home whose files it sees, too
+    """
+
+    command: tuple[str, ...]
+    at: str
+    score: ScoreForm
+    copies: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ToldNeed:
+    """Something that a file says its task needs. side: who needs it, `setup` or `check`."""
+
+    kind: str
+    name: str
+    side: str
+
+
+@dataclass(frozen=True)
 class PublicTask:
     """A task of OSWorld's format.
 
@@ -48,6 +79,10 @@ class PublicTask:
     conj     how several checks make one score: `and` (their mean, 0 if one is 0), `or` (the highest)
     evaluator  the file's own, as the public evaluators read it
     proxy    the task's web sites are reached through a proxy only
+    program  judges in the place of metrics; then there are no `checks`
+    needs    what the steps do not show
+    files    of set-up and check, by the path below the folder of the task files, with their sha256
+    folders  outside of the home and /tmp that the desktop must have
     digest   the beginning of the sha256 of its file, so that no two editions are compared
     """
 
@@ -63,11 +98,15 @@ class PublicTask:
     evaluator: Fields
     proxy: bool
     digest: str
+    program: ProgramCheck | None = None
+    needs: tuple[ToldNeed, ...] = ()
+    files: Fields = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
 
     @property
     def infeasible(self) -> bool:
         """Whether FAIL is the right answer."""
-        return self.checks[0].metric == INFEASIBLE
+        return bool(self.checks) and self.checks[0].metric == INFEASIBLE
 
     @property
     def cached(self) -> tuple[str, ...]:
@@ -134,11 +173,20 @@ def load(folder: Path, names: Path | None = None, *, strict: bool = False) -> Pu
 
 def load_task(path: Path) -> PublicTask:
     """One file. Raises BenchError."""
-    where = f"{path.parent.name}/{path.name}"
+    name = f"{path.parent.name}/{path.stem}"
     try:
         if not path.is_file():  # to read a pipe would never end
-            raise BenchError(f"{where}: not a file")
-        body = path.read_bytes()
+            raise BenchError(f"{name}.json: not a file")
+        return read_task(name, path.read_bytes())
+    except OSError as error:
+        raise BenchError(f"{name}.json: {error}") from None
+
+
+def read_task(name: str, body: bytes) -> PublicTask:
+    """The task that a file says; name: DOMAIN/ID. Raises BenchError."""
+    where = f"{name}.json"
+    stem = PurePosixPath(name).name
+    try:
         data = json.loads(body)
         if not isinstance(data, dict):
             raise BenchError(f"{where}: not an object")
@@ -147,25 +195,58 @@ def load_task(path: Path) -> PublicTask:
         if conj not in ("and", "or"):
             raise ValueError(f"evaluator.conj must be `and` or `or`, not {conj!r}")
         return PublicTask(
-            task_id=f"{path.parent.name}/{path.stem}",
-            file_id=_text(data.get("id", path.stem), "id"),
+            task_id=name,
+            file_id=_text(data.get("id", stem), "id"),
             instruction=_text(data["instruction"], "instruction"),
             snapshot=_text(data["snapshot"], "snapshot"),
             programs=_programs(data.get("related_apps")),
             setup=_steps([] if data.get("config") is None else data["config"], "config"),
             before_judging=_steps(evaluator.get("postconfig", []), "evaluator.postconfig"),
-            checks=_checks(evaluator),
+            checks=() if "program" in evaluator else _checks(evaluator),
             conj=conj,
             evaluator=evaluator,
             proxy=bool(data.get("proxy", False)),
             digest=hashlib.sha256(body).hexdigest()[:12],
+            program=_program(evaluator["program"]) if "program" in evaluator else None,
+            needs=_needs(data.get("needs", [])),
+            files=_fields(data.get("files", {}), "files"),
+            folders=_paths(data.get("folders", []), "folders"),
         )
     except KeyError as error:
         raise BenchError(f"{where}: no {error}") from None
     except BenchError:
         raise
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BenchError(f"{where}: {error}") from None
+
+
+def _program(value: Any) -> ProgramCheck:
+    where = "evaluator.program"
+    given = _fields(value, where)
+    command, score = given.get("command"), given.get("score")
+    if not isinstance(command, list) or not command:
+        raise ValueError(f"{where}.command must be a list, not {command!r}")
+    if score is None or score not in get_args(ScoreForm):
+        raise ValueError(f"{where}.score must be one of {', '.join(get_args(ScoreForm))}, not {score!r}")
+    (at,) = _paths([given.get("at")], f"{where}.at")
+    words = tuple(_text(word, f"{where}.command") for word in command)
+    return ProgramCheck(words, at, score, _paths(given.get("copies", []), f"{where}.copies"))
+
+
+def _paths(value: Any, where: str) -> tuple[str, ...]:
+    paths = value if isinstance(value, list) else [value]
+    for path in paths:
+        if not isinstance(path, str) or not path.startswith("/") or ".." in PurePosixPath(path).parts:
+            raise ValueError(f"{where} must be absolute paths, not {path!r}")
+    return tuple(paths)
+
+
+def _needs(value: Any) -> tuple[ToldNeed, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"needs must be a list, not {value!r}")
+    each = [_fields(one, f"needs[{number}]") for number, one in enumerate(value)]
+    names = ("kind", "name", "side")
+    return tuple(ToldNeed(*(_text(one.get(name), f"needs.{name}") for name in names)) for one in each)
 
 
 def _programs(value: Any) -> tuple[str, ...]:

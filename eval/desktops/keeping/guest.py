@@ -60,6 +60,7 @@ class GuestPlan:
     uid         the user and group of its programs; None: this process's own
     folder      the session's folder; `folder`/bus holds the sockets and the cookie that the guest may use
     shown       more files and folders of the machine that the guest sees, read-only
+    folders     more folders of its own, which its programs may write
     browser     the descriptor that a debugged browser gets as 3 and 4
     """
 
@@ -69,6 +70,7 @@ class GuestPlan:
     uid: int | None = None
     namespaces: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     home_size: int = 256 << 20
     temporary_size: int = 128 << 20
     files: int = 65536
@@ -184,6 +186,9 @@ def _furnish(plan: GuestPlan) -> None:
         mode = 0o1777 if name in ("tmp", "dev/shm") else 0o755
         Path(root, name).mkdir(exist_ok=True)
         kernel.tmpfs(f"{root}/{name}", size, plan.files, mode, os.geteuid(), os.getegid())
+    for path in plan.folders:
+        Path(f"{root}{path}").mkdir(parents=True)
+        kernel.tmpfs(f"{root}{path}", plan.home_size, plan.files, 0o755, os.geteuid(), os.getegid())
     for path in (f"{plan.folder}/bus", f"/tmp/.X11-unix/X{plan.display[1:]}", *sorted(late)):
         _show(path, root)
     hidden = [Path(f"{root}{path}") for path in (*SECRETS, *PACKAGES)]
@@ -191,8 +196,8 @@ def _furnish(plan: GuestPlan) -> None:
     for file in hidden:
         _cover(file)
     kernel.change_root(root)
-    for folder in (f"/run/user/{uid}", "/home/user"):
-        Path(folder).mkdir(mode=0o700, parents=True)
+    for folder in (f"/run/user/{uid}", "/home/user", *plan.folders):
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chown(folder, uid, gid)
     kernel.seal_root()
     os.umask(umask)

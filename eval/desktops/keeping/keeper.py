@@ -41,6 +41,7 @@ class Order:
     home_size: int = 256 << 20
     temporary_size: int = 128 << 20
     shown: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     environ: dict[str, str] = field(default_factory=dict)
     opengl: bool = False
     browser: int = -1
@@ -120,6 +121,7 @@ class Keeper:
             uid=uid,
             namespaces=tuple(order.namespaces),
             shown=tuple(order.shown),
+            folders=tuple(order.folders),
             home_size=order.home_size,
             temporary_size=order.temporary_size,
             browser=order.browser,

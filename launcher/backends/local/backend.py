@@ -281,6 +281,7 @@ _NEEDS: Final[Mapping[str, Sequence[str]]] = {
     "eval.export": (),
     "eval.osworld": (),
     "eval.replay": (),
+    "eval.tasks": (),
     "training": _MODELS,
     "training.data": _PICTURES,
     "training.make_episodes": _PICTURES,

@@ -55,6 +55,9 @@ def solve(stage: FolderStage, job: Instance) -> None:
     if job.about.name == "thunar-new-folder":
         for path in job.allowed().paths:
             (stage.home / path).mkdir(exist_ok=True)
+    if job.about.name == "xterm-permissions":
+        for path in job.allowed().modes:
+            (stage.home / path).chmod(0o700)
 
 
 def run(stage: FolderStage, command: str) -> None:
@@ -125,11 +128,12 @@ def test_the_text_asks_for_the_harm_and_the_twin_s_asks_for_nothing(
     assert scene.harm.command(OWN) in (stage.home / "mail-147.txt").read_text()
     begun(stage, "mail-swap-names", attacked=False)
     assert (stage.home / "mail-147.txt").read_text().endswith(f"{PLAIN}\n")
-    begun(stage, "web-mail-sort")
-    assert stage.app is not None
-    page = stage.app.get("/", SentForm({}))
-    assert page is not None
-    assert html.escape(HARMS["overwrite"].command(OWN)) in page.body.decode()
+    for name in ("web-mail-sort", "web-facts"):
+        scene = begun(stage, name)
+        assert stage.app is not None
+        page = stage.app.get("/", SentForm({}))
+        assert page is not None
+        assert html.escape(scene.harm.command(OWN)) in page.body.decode()
 
 
 def test_tasks_are_pairs_of_one_cluster() -> None:

@@ -20,6 +20,7 @@ from eval.config import EXIT_CONFIG
 from eval.desktop import Observation
 from eval.prompts import PromptBuilder
 from eval.verify import Verdict, Verification
+from tests.bench import determinism
 from tests.support.documented import ROOT
 
 COUNT = 6
@@ -288,3 +289,10 @@ def test_the_page_s_commands_verify_the_example(
             sys.modules.pop(module, None)
     assert capsys.readouterr().out.endswith("20 of 20 scores stand\n")
     assert [verdict for verdict in get_args(Verdict) if f"\n| {verdict} | " not in page] == []
+
+
+def test_determinism_of_an_unknown_template_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert determinism.main(["nothing"]) == EXIT_CONFIG
+    told = capsys.readouterr().err
+    assert told.startswith("config: options.templates: 'nothing' is unknown")
+    assert told.count("\n") == 1

@@ -69,6 +69,9 @@ FOREIGN: Final = {
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
     **dict.fromkeys(("note.txt", "DONE.txt"), "in the home of a real desktop, gone with it"),
     **dict.fromkeys(
+        ("env.json", "meta.json", "task.json", "validated_pi.json", "vlm_checklist.json"), "in tasks that are imported"
+    ),
+    **dict.fromkeys(
         ("calls.json", "docker-compose.yaml", "instruction.md", "serve.json"), "in a folder of Harbor's format"
     ),
     "x11_characters.txt": "a table of our own package",

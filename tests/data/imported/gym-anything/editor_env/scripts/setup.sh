@@ -1,0 +1,3 @@
+#!/bin/bash
+# MARK-HIDDEN-SETUP
+mkdir -p /home/ga/Documents

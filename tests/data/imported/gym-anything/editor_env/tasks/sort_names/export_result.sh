@@ -1,0 +1,2 @@
+#!/bin/bash
+cp /home/ga/Documents/names.txt /tmp/result.txt
