@@ -33,7 +33,7 @@ from eval.environments.registry import (
     with_solver,
     written_options,
 )
-from eval.grounders.base import grounded
+from eval.grounders.base import GroundedDesktop
 from eval.grounders.config import GrounderConfig, make_grounder
 from eval.prompts import PromptBuilder, PromptConfig
 from eval.prompts.demonstrations import Rule
@@ -169,7 +169,7 @@ def evaluate(config: RunConfig, out: Path) -> list[MetricRow]:
         else:
             make = for_hacker(config.environment) if isinstance(agent, HackerConfig) else world.desktop
             desktop = make(config.options)
-        return desktop if grounder is None else grounded(desktop, grounder)
+        return desktop if grounder is None else GroundedDesktop(desktop, grounder)
 
     written = written_options(config.environment, config.options)
     errors = read_errors(judge_of(config.environment, config.options))

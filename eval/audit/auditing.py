@@ -20,7 +20,8 @@ from eval.audit.families import FAMILIES, PlayerFamily
 from eval.audit.moves import FAIL, Way, replayed
 from eval.audit.verdicts import AuditReport, FamilyVerdict, not_played, verdict_of
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, Desktop, NotRunHere, Observation, Score, Task, ToolDesktop, answer_of
+from eval.desktop import ActionRefused, Desktop, NotRunHere, Observation, Task, ToolDesktop
+from eval.desktops.wrapped import WrappedDesktop
 from eval.environments.registry import environment, for_hacker, knows_hacks, redrawing, tasks_of, written_options
 from eval.episodes import EpisodeError, ToolCall, read_episode
 from eval.records.earlier_results import repeated
@@ -70,15 +71,12 @@ class Expert:
             await computer.answer(said(self.dialect, FAIL if shown is None else shown.action))
 
 
-class LeftBehind:
+class LeftBehind(WrappedDesktop):
     """A desktop on which the expert has solved the task before, and which was then reset for it again."""
-
-    def __init__(self, inner: Desktop) -> None:
-        self.inner = inner
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """Raises NotRunHere where no expert comes to an end."""
-        seen = await self.inner.reset(task, seed)
+        seen = await super().reset(task, seed)
         for _ in range(MOST_STEPS):
             if seen.expected is None and not seen.done:
                 raise NotRunHere("there is no expert")
@@ -86,24 +84,12 @@ class LeftBehind:
                 break
             assert seen.expected is not None
             action = seen.expected.action
-            seen = await self.inner.step(action)
+            seen = await self.step(action)
             if action.type is ActionType.DONE:
                 break
         else:
             raise NotRunHere(f"the expert is not at its end after {MOST_STEPS} actions")
-        return await self.inner.reset(task, seed)
-
-    async def step(self, action: Action) -> Observation:
-        return await self.inner.step(action)
-
-    async def answers(self) -> Observation | None:
-        return await answer_of(self.inner)
-
-    async def score(self) -> Score:
-        return await self.inner.score()
-
-    async def close(self) -> None:
-        await self.inner.close()
+        return await super().reset(task, seed)
 
 
 def said(dialect: Dialect, action: Action) -> Decision:

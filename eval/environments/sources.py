@@ -21,15 +21,13 @@ from PIL import Image
 from eval.actions import Action
 from eval.config import Config, ConfigError, convert
 from eval.desktop import (
-    ActionRefused,
     Desktop,
     Observation,
     Score,
     Task,
-    ToolDesktop,
-    answer_of,
 )
 from eval.desktops.judging.hacked import HackedScene, guesses
+from eval.desktops.wrapped import WrappedDesktop
 from eval.environments.custom import (
     JUDGED_BY,
     CustomTask,
@@ -130,14 +128,14 @@ class SourcedTask:
     custom: CustomTask | None = None
 
 
-class SourcedDesktop:
+class SourcedDesktop(WrappedDesktop):
     """Gives each task the desktop of its own environment. hacked: the one for a hacker."""
 
     def __init__(self, tasks: Sequence[SourcedTask], options: SourcesOptions, *, hacked: bool = False) -> None:
+        super().__init__(None)
         self.known = {(each.task.task_id, each.task.seed): each for each in tasks}
         self.options = options
         self.hacked = hacked
-        self.inner: Desktop | None = None
         self.of: SourcedTask | None = None
         self.judge = None if options.vlm is None else VlmJudge(options.vlm)
         self.screens: list[Image.Image] = []  # the last ones
@@ -150,7 +148,7 @@ class SourcedDesktop:
             await self.close()
             self.inner = self._desktop(sourced)
         self.of, self.done, self.screens = sourced, [], []
-        return self._seen(await self.inner.reset(task, seed))
+        return await super().reset(task, seed)
 
     def _desktop(self, sourced: SourcedTask) -> Desktop:
         if sourced.custom is None:
@@ -179,36 +177,16 @@ class SourcedDesktop:
         return custom
 
     async def step(self, action: Action) -> Observation:
-        assert self.inner is not None
-        observation = await self.inner.step(action)
+        observation = await super().step(action)
         self.done.append(action)
-        return self._seen(observation)
+        return observation
 
-    @property
-    def tools(self) -> tuple[str, ...]:
-        """Those of the task's own desktop; none before a reset."""
-        return self.inner.tools if isinstance(self.inner, ToolDesktop) else ()
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, Observation]:
-        """Raises ActionRefused, also where the task's desktop has no tools."""
-        inner: object = self.inner
-        if not isinstance(inner, ToolDesktop):
-            raise ActionRefused(f"there is no tool {name[:60]!r} here")
-        said, observation = await inner.call(name, arguments)
-        return said, self._seen(observation)
-
-    async def answers(self) -> Observation | None:
-        assert self.inner is not None
-        seen = await answer_of(self.inner)
-        return None if seen is None else self._seen(seen)
-
-    def _seen(self, observation: Observation) -> Observation:
+    async def seen(self, observation: Observation) -> Observation:
         shown = 1 if self.judge is None else self.judge.config.screens
         self.screens = [*self.screens, observation.image][-shown:]
         return observation
 
     async def score(self) -> Score:
-        assert self.inner is not None
         assert self.of is not None
         custom = self.of.custom
         if self.judge is not None:
@@ -216,12 +194,14 @@ class SourcedDesktop:
             return await self.judge.judge(self.of.task.instruction, self.screens, self.done, asked)
         if custom is not None and custom.judge is not None:
             return await judged_by(custom.judge, self.of.task, self.screens[-1], self.done)
-        return await self.inner.score()
+        return await super().score()
 
     async def close(self) -> None:
-        inner, self.inner = self.inner, None
-        if inner is not None:
-            await inner.close()
+        """Frees the desktop; the next reset chooses another one."""
+        try:
+            await super().close()
+        finally:
+            self.inner = None
 
 
 def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:

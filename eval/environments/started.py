@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from eval.actions import Action, ActionType
+from eval.actions import ActionType
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, Desktop, Observation, Score, SetupFailed, Task, ToolDesktop, answer_of
+from eval.desktop import ActionRefused, Desktop, Observation, SetupFailed, Task
+from eval.desktops.wrapped import WrappedDesktop
 from eval.episodes import Episode, EpisodeError, Step, read_episode
 from eval.identity import digest_of
 
@@ -38,16 +38,16 @@ def first_steps(folder: str, count: int, tasks: Mapping[Key, Task], where: str) 
     return key, steps
 
 
-class StartedDesktop:
+class StartedDesktop(WrappedDesktop):
     """See the module. `starts`: of some tasks the steps that are done first; all others begin as ever."""
 
     def __init__(self, inner: Desktop, starts: Mapping[Key, Sequence[Step]]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.starts = starts
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """Raises SetupFailed where the episode cannot be gone through again."""
-        seen = await self.inner.reset(task, seed)
+        seen = await super().reset(task, seed)
         for step in self.starts.get((task.task_id, task.seed), ()):
             with contextlib.suppress(ActionRefused):  # as it was refused then
                 seen = await self._again(step, seen)
@@ -57,30 +57,8 @@ class StartedDesktop:
 
     async def _again(self, step: Step, seen: Observation) -> Observation:
         for call in step.calls:
-            if isinstance(self.inner, ToolDesktop) and call.name in self.inner.tools:
-                _, seen = await self.inner.call(call.name, call.arguments)
+            if call.name in self.tools:
+                _, seen = await self.call(call.name, call.arguments)
         for action in step.actions:
-            seen = await self.inner.step(action)
+            seen = await self.step(action)
         return seen
-
-    async def step(self, action: Action) -> Observation:
-        return await self.inner.step(action)
-
-    @property
-    def tools(self) -> tuple[str, ...]:
-        return self.inner.tools if isinstance(self.inner, ToolDesktop) else ()
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, Observation]:
-        inner: object = self.inner
-        if not isinstance(inner, ToolDesktop):
-            raise ActionRefused(f"there is no tool {name[:60]!r} here")
-        return await inner.call(name, arguments)
-
-    async def answers(self) -> Observation | None:
-        return await answer_of(self.inner)
-
-    async def score(self) -> Score:
-        return await self.inner.score()
-
-    async def close(self) -> None:
-        await self.inner.close()

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol
 
 from eval.accessibility.visible import MOST, marks_of
-from eval.actions import Action
 from eval.actions.dialects.base import MAX_ANSWER
 from eval.actions.geometry import Box
 from eval.config import ConfigError
-from eval.desktop import Desktop, Observation, Score, Task, ToolDesktop, answer_of
+from eval.desktop import Desktop, Observation
+from eval.desktops.wrapped import WrappedDesktop
 
 Order = Literal["xyxy", "yxyx"]  # left, top, right, bottom; or top, left, bottom, right, as Gemini says boxes
 GRID: Final = 1000  # Gemini and Qwen3-VL say places from 0 to 1000, whatever the picture's size
@@ -47,56 +47,17 @@ class TreeGrounder:
         return marks_of(observation.tree)
 
 
-class GroundedDesktop:
+class GroundedDesktop(WrappedDesktop):
     """A desktop whose screens the grounder marks; what its environment marked itself is left out."""
 
     def __init__(self, desktop: Desktop, grounder: Grounder) -> None:
-        self._desktop = desktop
+        super().__init__(desktop)
         self._grounder = grounder
 
-    async def reset(self, task: Task, seed: int) -> Observation:
-        return await self._marked(await self._desktop.reset(task, seed))
-
-    async def step(self, action: Action) -> Observation:
-        return await self._marked(await self._desktop.step(action))
-
-    async def answers(self) -> Observation | None:
-        seen = await answer_of(self._desktop)
-        return None if seen is None else await self._marked(seen)
-
-    async def score(self) -> Score:
-        return await self._desktop.score()
-
-    async def close(self) -> None:
-        await self._desktop.close()
-
-    async def _marked(self, observation: Observation) -> Observation:
+    async def seen(self, observation: Observation) -> Observation:
         if observation.done:
             return observation
         return dataclasses.replace(observation, marks=dict(await self._grounder.ground(observation)))
-
-
-class GroundedToolDesktop(GroundedDesktop):
-    """The same over a desktop that has tools."""
-
-    def __init__(self, desktop: Desktop, grounder: Grounder, tools: ToolDesktop) -> None:
-        super().__init__(desktop, grounder)
-        self._tools = tools
-
-    @property
-    def tools(self) -> tuple[str, ...]:
-        return self._tools.tools
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, Observation]:
-        result, observation = await self._tools.call(name, arguments)
-        return result, await self._marked(observation)
-
-
-def grounded(desktop: Desktop, grounder: Grounder) -> Desktop:
-    """The desktop with marks by the grounder; it has the tools that it had."""
-    if isinstance(desktop, ToolDesktop):
-        return GroundedToolDesktop(desktop, grounder, desktop)
-    return GroundedDesktop(desktop, grounder)
 
 
 def boxes(answer: str, key: str, order: Order, size: tuple[float, float]) -> dict[int, Box]:

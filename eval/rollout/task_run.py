@@ -29,6 +29,7 @@ from eval.desktop import (
     ToolDesktop,
     checked,
 )
+from eval.desktops.wrapped import has_tools
 from eval.episodes import Episode, EpisodeWriter, Step
 from eval.identity import digest_of
 from eval.records.earlier_results import content_of, was_cut
@@ -275,7 +276,8 @@ class TaskRun:
 
     async def _steps(self, desktop: Desktop, observation: Observation) -> str:
         """Lets the agent work, into `self.steps`. Gives why it failed by its answers, or "" when it did not."""
-        able = isinstance(desktop, ToolDesktop) and (self.interface != "tools" or bool(desktop.tools))
+        tools = desktop.tools if isinstance(desktop, ToolDesktop) and has_tools(desktop) else None
+        able = bool(tools) if self.interface == "tools" else tools is not None
         if self.interface != "gui" and not able:
             where = f"the desktops of environment {self.environment} have no tools"
             raise ConfigError(f"interface: {self.interface}: {where}; allowed: gui")

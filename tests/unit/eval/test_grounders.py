@@ -22,8 +22,12 @@ from eval.actions import Action, ActionType
 from eval.actions.geometry import Box
 from eval.config import ConfigError
 from eval.desktop import Observation, Score, Task, ToolDesktop, answer_of
+from eval.desktops.tools import DescribedTools, Tool
+from eval.desktops.wrapped import has_tools
 from eval.environments.registry import environment
-from eval.grounders.base import TreeGrounder, boxes, grounded
+from eval.environments.started import StartedDesktop
+from eval.grounders.base import GroundedDesktop, TreeGrounder, boxes
+from eval.rollout.tool_servers import DesktopWithServers
 from tests.support.documented import ROOT
 
 # Google's SDK inherits from a class of aiohttp, which warns of it
@@ -123,7 +127,7 @@ class Corner:
 
 def test_every_screen_of_a_desktop_is_marked_and_its_tools_stay() -> None:
     async def go() -> list[Observation]:
-        desktop = grounded(WithTools(), Corner())
+        desktop = GroundedDesktop(WithTools(), Corner())
         assert isinstance(desktop, ToolDesktop)
         assert desktop.tools == ("look",)
         result, seen = await desktop.call("look", {})
@@ -131,7 +135,7 @@ def test_every_screen_of_a_desktop_is_marked_and_its_tools_stay() -> None:
         return [await desktop.reset(Task("t", "i"), 0), await desktop.step(Action(ActionType.WAIT)), seen]
 
     assert [seen.marks for seen in asyncio.run(go())] == [{1: (0.0, 0.0, 0.1, 0.1)}] * 3
-    assert not isinstance(grounded(environment("login").desktop({}), Corner()), ToolDesktop)
+    assert not has_tools(GroundedDesktop(environment("login").desktop({}), Corner()))
 
 
 class Answering(WithTools):
@@ -140,10 +144,24 @@ class Answering(WithTools):
 
 
 def test_a_marked_desktop_tells_whether_it_answers_and_its_screen_is_marked() -> None:
-    seen = asyncio.run(answer_of(grounded(Answering(), Corner())))
+    seen = asyncio.run(answer_of(GroundedDesktop(Answering(), Corner())))
     assert seen is not None
     assert seen.marks
-    assert asyncio.run(answer_of(grounded(WithTools(), Corner()))) is None
+    assert asyncio.run(answer_of(GroundedDesktop(WithTools(), Corner()))) is None
+
+
+class Describing(WithTools):
+    described = {"look": Tool("look", "Look around.", {"where": "a place"})}  # noqa: RUF012
+
+
+def test_a_desktop_that_stands_for_another_passes_on_what_its_tools_are() -> None:
+    """Else an agent is told of no tool of an MCP server below a grounder, a judge or a start."""
+    inner = Describing()
+    for desktop in (GroundedDesktop(inner, Corner()), StartedDesktop(inner, {}), DesktopWithServers(inner, ())):
+        assert isinstance(desktop, DescribedTools)
+        assert desktop.described == inner.described
+        assert has_tools(desktop)
+    assert GroundedDesktop(WithTools(), Corner()).described == {}
 
 
 def test_every_desktop_that_stands_for_another_passes_on_whether_it_answers() -> None:
@@ -154,9 +172,10 @@ def test_every_desktop_that_stands_for_another_passes_on_whether_it_answers() ->
             if isinstance(made, ast.ClassDef):
                 methods = {each.name: ast.unparse(each) for each in made.body if isinstance(each, ast.AsyncFunctionDef)}
                 if ".step(" in methods.get("step", ""):
-                    wrappers[made.name] = "answer_of(" in methods.get("answers", "")
-    ours = ("AskedDesktop", "GroundedDesktop", "GtkLoginDesktop", "LeftBehind", "SourcedDesktop", "StartedDesktop")
-    assert wrappers == dict.fromkeys((*ours, "TwiceJudged"), True)
+                    inherited = "WrappedDesktop" in map(ast.unparse, made.bases) and "answers" not in methods
+                    wrappers[made.name] = inherited or "answer_of(" in methods.get("answers", "")
+    ours = ("AskedDesktop", "GtkLoginDesktop", "SourcedDesktop", "TwiceJudged", "WrappedDesktop")
+    assert wrappers == dict.fromkeys(ours, True)
 
 
 def config(tmp_path: Path, grounder: dict[str, Any]) -> str:
