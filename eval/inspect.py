@@ -16,7 +16,7 @@ from eval import config as configuration
 from eval.agents.base import Decision
 from eval.agents.wire import png
 from eval.config import ConfigError
-from eval.desktops.mcp_tools import listed
+from eval.desktops.mcp.tools import listed
 from eval.serve.choosing import OfferedTasks, RequestRefused
 from eval.serve.config import ServeConfig
 from eval.serve.mcp import McpClient

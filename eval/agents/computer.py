@@ -26,6 +26,7 @@ from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,
     BrokenByAgent,
+    DescribedTools,
     Desktop,
     DesktopTimeout,
     InfraError,
@@ -36,7 +37,7 @@ from eval.desktop import (
     ToolDesktop,
     answer_of,
 )
-from eval.desktops.tools import TOOLS, DescribedTools
+from eval.desktops.tools import TOOLS
 from eval.episodes import Step, ToolCall
 from eval.prompts import PastStep
 

@@ -17,7 +17,7 @@ from eval.config import Config, ConfigError
 from eval.config.importing import call, load_object, require_methods
 from eval.config.roles import base_url
 from eval.desktop import Observation
-from eval.desktops.mcp_client import McpServerConfig
+from eval.desktops.mcp.client import McpServerConfig
 from eval.episodes import EpisodeError
 from eval.prompts import PromptBuilder
 

@@ -20,8 +20,7 @@ from eval.audit.families import FAMILIES, PlayerFamily
 from eval.audit.moves import FAIL, Way, replayed
 from eval.audit.verdicts import AuditReport, FamilyVerdict, not_played, verdict_of
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, Desktop, NotRunHere, Observation, Task, ToolDesktop
-from eval.desktops.wrapped import WrappedDesktop
+from eval.desktop import ActionRefused, Desktop, NotRunHere, Observation, Task, ToolDesktop, WrappedDesktop
 from eval.environments.registry import environment, for_hacker, knows_hacks, redrawing, tasks_of, written_options
 from eval.episodes import EpisodeError, ToolCall, read_episode
 from eval.records.earlier_results import repeated

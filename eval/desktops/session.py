@@ -21,9 +21,9 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal, TypeVar
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
-from eval.desktops import keepers
 from eval.desktops.display.running_desktop import RunningDesktop
-from eval.desktops.isolation import Isolation, isolation, not_shown
+from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
+from eval.desktops.keeping import keepers
 from eval.desktops.keeping.keeper import sweep
 from eval.desktops.sites import WebSite, namespaces_of
 
@@ -325,7 +325,11 @@ class DesktopSession:
         trouble = tempfile.TemporaryFile()  # noqa: SIM115 the reading task closes it
         try:
             with theirs, browser_end:
-                self._keeper = keepers.start(self._order(), [theirs.fileno(), trouble.fileno(), browser_end.fileno()])
+                self._keeper = keepers.start(
+                    keeper_command("fork_server"),
+                    self._order(),
+                    [theirs.fileno(), trouble.fileno(), browser_end.fileno()],
+                )
         except BaseException:
             for each in (ours, self._browser_end, trouble):
                 each.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final
 
 from eval.accessibility.tree import Tree, TreeNode
 from eval.desktop import ActionRefused
@@ -69,14 +69,6 @@ TOOLS: Final[dict[str, Tool]] = {
         Tool("read_tree", "Read what the open windows contain, as a tree of roles, names, texts and places.", {}),
     )
 }
-
-
-@runtime_checkable
-class DescribedTools(Protocol):
-    """A desktop (eval.desktop.ToolDesktop) with other tools than TOOLS. `described`: by name."""
-
-    @property
-    def described(self) -> Mapping[str, Tool]: ...
 
 
 async def call(session: DesktopSession, name: str, given: Mapping[str, Any]) -> str:

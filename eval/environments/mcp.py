@@ -24,8 +24,8 @@ from eval.actions import Action, ActionType
 from eval.actions.geometry import Cells
 from eval.config import ConfigError, convert
 from eval.desktop import ActionRefused, BadFrame, Desktop, InfraError, Observation, Score, Task
-from eval.desktops.mcp_client import McpResult, McpServer, McpServerConfig
-from eval.desktops.mcp_tools import ACTIONS, call_of
+from eval.desktops.mcp.client import McpResult, McpServer, McpServerConfig
+from eval.desktops.mcp.tools import ACTIONS, call_of
 from eval.desktops.tools import Tool
 from eval.environments.drawn import STILL, picture_of
 
@@ -104,7 +104,7 @@ class McpDesktop:
 
     @property
     def described(self) -> Mapping[str, Tool]:
-        """See eval.desktops.tools.DescribedTools."""
+        """See eval.desktop.DescribedTools."""
         known = {} if self.server is None else self.server.tools
         return {name: tool for name, tool in known.items() if name not in ACTIONS and name != self.options.start}
 

@@ -25,9 +25,9 @@ from eval.desktop import (
     Observation,
     Score,
     Task,
+    WrappedDesktop,
 )
 from eval.desktops.judging.hacked import HackedScene, guesses
-from eval.desktops.wrapped import WrappedDesktop
 from eval.environments.custom import (
     JUDGED_BY,
     CustomTask,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from eval.actions import ActionType
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, Desktop, Observation, SetupFailed, Task
-from eval.desktops.wrapped import WrappedDesktop
+from eval.desktop import ActionRefused, Desktop, Observation, SetupFailed, Task, WrappedDesktop
 from eval.episodes import Episode, EpisodeError, Step, read_episode
 from eval.identity import digest_of
 

@@ -19,7 +19,7 @@ from eval.actions import ActionType
 from eval.actions.geometry import Cells
 from eval.config import ConfigError
 from eval.desktop import Task
-from eval.desktops.mcp_tools import call_of
+from eval.desktops.mcp.tools import call_of
 from eval.environments.registry import TasksConfig, tasks_of
 from eval.export.source import part
 from eval.records.task_record import episode_id

@@ -16,8 +16,7 @@ from eval.accessibility.visible import MOST, marks_of
 from eval.actions.dialects.base import MAX_ANSWER
 from eval.actions.geometry import Box
 from eval.config import ConfigError
-from eval.desktop import Desktop, Observation
-from eval.desktops.wrapped import WrappedDesktop
+from eval.desktop import Desktop, Observation, WrappedDesktop
 
 Order = Literal["xyxy", "yxyx"]  # left, top, right, bottom; or top, left, bottom, right, as Gemini says boxes
 GRID: Final = 1000  # Gemini and Qwen3-VL say places from 0 to 1000, whatever the picture's size

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from eval.actions import Action
-from eval.desktop import Desktop, Observation, Score, Task
-from eval.desktops.wrapped import WrappedDesktop
+from eval.desktop import Desktop, Observation, Score, Task, WrappedDesktop
 from eval.judges.vlm import VlmJudge
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from eval.desktop import (
     Task,
     ToolDesktop,
     checked,
+    has_tools,
 )
-from eval.desktops.wrapped import has_tools
 from eval.episodes import Episode, EpisodeWriter, Step
 from eval.identity import digest_of
 from eval.records.earlier_results import content_of, was_cut

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.config import ConfigError
-from eval.desktop import ActionRefused, Desktop, Observation, Task
-from eval.desktops.mcp_client import McpServer, McpServerConfig
+from eval.desktop import ActionRefused, Desktop, Observation, Task, WrappedDesktop
+from eval.desktops.mcp.client import McpServer, McpServerConfig
 from eval.desktops.tools import Tool
-from eval.desktops.wrapped import WrappedDesktop
 
 
 class DesktopWithServers(WrappedDesktop):

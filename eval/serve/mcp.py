@@ -21,7 +21,7 @@ from eval.agents.base import Decision
 from eval.agents.wire import png
 from eval.config import ConfigError
 from eval.desktop import InfraError
-from eval.desktops.mcp_tools import ACTIONS, REVISIONS, listed, release
+from eval.desktops.mcp.tools import ACTIONS, REVISIONS, listed, release
 from eval.desktops.tools import TOOLS
 from eval.episodes import ToolCall
 from eval.serve.choosing import RequestRefused

@@ -20,7 +20,7 @@ from eval.actions.action import FIELDS
 from eval.agents.wire import png
 from eval.config import ConfigError
 from eval.desktop import InfraError
-from eval.desktops.mcp_tools import release
+from eval.desktops.mcp.tools import release
 from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT, HEALTH, guarded, healthy, watch
 from eval.serve.reading import answer_of

@@ -19,7 +19,7 @@ from aiohttp import web
 from eval.agents.wire import png
 from eval.config import ConfigError
 from eval.desktop import InfraError
-from eval.desktops.mcp_tools import listed
+from eval.desktops.mcp.tools import listed
 from eval.serve.choosing import RequestRefused
 from eval.serve.http import BODY_LIMIT, HEALTH, guarded, healthy, watch
 from eval.serve.mcp import McpClient, WrongRequest

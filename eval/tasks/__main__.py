@@ -24,7 +24,7 @@ from eval.tasks.writing import SUMMARY, ImportedTask, write
 EXIT_BAD: Final = 2
 
 
-class Format(msgspec.Struct, frozen=True):
+class ImportFormat(msgspec.Struct, frozen=True):
     """source: the name that results have; places: of the tasks in a file or folder; task: reads one."""
 
     source: str
@@ -34,16 +34,16 @@ class Format(msgspec.Struct, frozen=True):
 
 
 FORMATS: Final = {
-    "cua-gym": Format(
+    "cua-gym": ImportFormat(
         cua_gym.SOURCE, cua_gym.places, cua_gym.task, "CUA-Gym: ID/task.json of its data set, or a bundle ID/meta.json"
     ),
-    "gym-anything": Format(
+    "gym-anything": ImportFormat(
         gym_anything.SOURCE,
         gym_anything.places,
         gym_anything.task,
         "Gym-Anything: an environment (env.json, tasks/ID/task.json), or a folder of environments",
     ),
-    "osworld-2": Format(
+    "osworld-2": ImportFormat(
         osworld_2.SOURCE, osworld_2.places, osworld_2.task, "OSWorld 2.0: task_NNN.py; read, listed, and not run"
     ),
 }
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def import_tasks(form: Format, source: Path, out: Path, *, revision: str | None, skip: bool) -> dict[str, Any]:
+def import_tasks(form: ImportFormat, source: Path, out: Path, *, revision: str | None, skip: bool) -> dict[str, Any]:
     """Writes all tasks, and what `import.json` says. Raises BenchError for a bad bundle, unless it is to be skipped:
     then nothing of it is written."""
     source = source.resolve()

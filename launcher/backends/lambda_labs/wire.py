@@ -12,6 +12,7 @@ import msgspec
 
 from launcher.backends.lambda_labs.names import LAUNCHED
 
+LIVING: Final = ("booting", "active", "unhealthy")  # billed, and it may run something
 ENDED: Final = ("terminated", "terminating", "preempted")
 
 
@@ -44,6 +45,7 @@ class CloudInstance(msgspec.Struct, frozen=True):
     status: str = ""
     name: str | None = ""
     ip: str | None = None
+    private_ip: str | None = None
     region: RegionName = RegionName()
     instance_type: MachineType = MachineType()
     tags: list[InstanceTag] | None = None
@@ -130,6 +132,7 @@ class AuditEvent(msgspec.Struct, frozen=True):
     """Something that was done to the account. A resource's name (LRN) ends with its id."""
 
     action: str = ""
+    resource_name: str = ""
     event_time: str = ""
     resource_lrns: list[str] = []
 

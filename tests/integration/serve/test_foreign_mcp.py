@@ -19,7 +19,7 @@ from eval.agents.base import Decision
 from eval.agents.computer import Computer
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, DesktopGone, DesktopTimeout, InfraError
-from eval.desktops.mcp_client import McpServer, McpServerConfig
+from eval.desktops.mcp.client import McpServer, McpServerConfig
 from eval.environments.registry import environment, tasks_of
 from eval.episodes import ToolCall
 from eval.rollout.loop import Rollout, RolloutLimits, rollout

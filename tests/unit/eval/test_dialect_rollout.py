@@ -45,4 +45,5 @@ def test_a_dialect_without_the_expert_s_actions_is_one_line(
     code, _ = evaluated(name, tmp_path)
     told = capsys.readouterr().err
     assert (code, told.count("\n")) == (78, 1)
-    assert told.startswith("config: prompt.dialect: agent scripted cannot write its action in it: ")
+    where = f"config: {tmp_path}/config.json:1: prompt.dialect: "
+    assert told.startswith(f"{where}agent scripted cannot write its action in it: ")

@@ -21,9 +21,8 @@ from eval.accessibility.tree import Tree, TreeNode
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Box
 from eval.config import ConfigError
-from eval.desktop import Observation, Score, Task, ToolDesktop, answer_of
-from eval.desktops.tools import DescribedTools, Tool
-from eval.desktops.wrapped import has_tools
+from eval.desktop import DescribedTools, Observation, Score, Task, ToolDesktop, answer_of, has_tools
+from eval.desktops.tools import Tool
 from eval.environments.registry import environment
 from eval.environments.started import StartedDesktop
 from eval.grounders.base import GroundedDesktop, TreeGrounder, boxes

@@ -9,7 +9,7 @@ import pytest
 
 from eval.agents.config import AgentConfig, make_agent, make_deciding
 from eval.config import ConfigError, convert
-from eval.desktops.mcp_client import CallAnswer, result_of
+from eval.desktops.mcp.client import CallAnswer, result_of
 from eval.environments import mcp
 from eval.prompts import PromptConfig
 from eval.rollout.loop import check_interface

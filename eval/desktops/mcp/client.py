@@ -21,8 +21,8 @@ import msgspec
 
 from eval.config import Config, ConfigError, need
 from eval.desktop import ActionRefused, DesktopGone, DesktopTimeout, InfraError
-from eval.desktops.mcp_connections import Connection, ProgramConnection, RequestFailed, WebConnection
-from eval.desktops.mcp_tools import REVISIONS, release
+from eval.desktops.mcp.connections import McpConnection, ProgramConnection, RequestFailed, WebConnection
+from eval.desktops.mcp.tools import REVISIONS, release
 from eval.desktops.tools import Tool, cut
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class McpServer:
         self.config = config
         self.where = where
         self.tools: dict[str, McpTool] = {}
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
 
     async def start(self) -> None:
         """Connects, and reads which tools there are. Raises ConfigError, InfraError."""

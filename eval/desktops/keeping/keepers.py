@@ -8,11 +8,10 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from eval.desktop import SetupFailed
-from eval.desktops.isolation import keeper_command
 from eval.desktops.keeping.fork_server import PACKET
 
 ANSWER_S: Final = 60.0  # seconds in which it has to answer; the first answer takes as long as loading its modules
@@ -21,12 +20,12 @@ ANSWER_S: Final = 60.0  # seconds in which it has to answer; the first answer ta
 class _ForkServer:
     """The process, and the socket to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.settimeout(ANSWER_S)
         with theirs:
             self._process = subprocess.Popen(
-                keeper_command("fork_server"),
+                command,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
@@ -62,16 +61,16 @@ _lock = threading.Lock()
 _server: _ForkServer | None = None
 
 
-def start(order: Mapping[str, Any], descriptors: list[int]) -> int:
-    """A new keeper for `order`; its process id. `descriptors`: what it reads orders from and writes to, its standard
-    error, what a debugged browser speaks on. Raises SetupFailed."""
+def start(command: Sequence[str], order: Mapping[str, Any], descriptors: list[int]) -> int:
+    """A new keeper for `order`; its process id. `command`: of the fork server. `descriptors`: what it reads orders from
+    and writes to, its standard error, what a debugged browser speaks on. Raises SetupFailed."""
     global _server
     packet = json.dumps(order).encode()
     with _lock:
         try:
             if _server is None or not _server.send(packet, descriptors):
                 _end()
-                _server = _ForkServer()
+                _server = _ForkServer(command)
                 _server.send(packet, descriptors)
             answer = _server.answer()
         except OSError as error:  # it may have started a keeper, which ends when its socket closes

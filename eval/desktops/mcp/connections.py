@@ -39,7 +39,7 @@ class RequestFailed(Exception):
         self.code = known.get("code")
 
 
-class Connection(Protocol):
+class McpConnection(Protocol):
     async def open(self) -> None: ...
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Message: ...
