@@ -50,7 +50,7 @@ WORK = {
     "eval.tryout": "'Write a list' --config examples/desktop/tryout.yaml --out out",
 }
 # which need none
-PLAIN = ("eval.export", "eval.osworld", "eval.replay", "training.plan", "training.reference")
+PLAIN = ("eval.export", "eval.osworld", "eval.replay", "eval.tasks", "training.plan", "training.reference")
 HELPS = """
 import contextlib, io, runpy, sys, warnings
 warnings.simplefilter("ignore")
