@@ -27,12 +27,12 @@ def keeper_sources() -> str:
     return _SOURCES
 
 
-def keeper_command(module: str, *arguments: str) -> list[str]:
+def keeper_command(module: str) -> list[str]:
     """The command that runs `main` of a module of eval.desktops.keeping with the standard library alone."""
     code = (
         f"import sys; sys.path.append({_SOURCES!r}); from eval.desktops.keeping.{module} import main; sys.exit(main())"
     )
-    return [sys.executable, "-I", "-S", "-c", code, *arguments]
+    return [sys.executable, "-I", "-S", "-c", code]
 
 
 @dataclass(frozen=True)

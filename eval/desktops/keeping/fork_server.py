@@ -39,9 +39,9 @@ def _keep(packet: bytes, channel: socket.socket, descriptors: list[int]) -> int:
         os.dup2(source, target)
     os.close(orders)
     os.close(trouble)
-    values = json.loads(packet)
-    for name in ("size", "namespaces", "shown"):
-        values[name] = tuple(values[name])
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(packet).items()
+    }
     return Keeper(Order(**values, browser=browser)).run()
 
 

@@ -17,10 +17,11 @@ from eval.desktops.keeping.fork_server import PACKET
 ANSWER_S: Final = 60.0  # seconds in which it has to answer; the first answer takes as long as loading its modules
 
 
-class _ForkServer:
+class ForkServer:
     """The process, and the socket to it."""
 
     def __init__(self, command: Sequence[str]) -> None:
+        self.command = command
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.settimeout(ANSWER_S)
         with theirs:
@@ -58,7 +59,7 @@ class _ForkServer:
 
 
 _lock = threading.Lock()
-_server: _ForkServer | None = None
+_server: ForkServer | None = None
 
 
 def start(command: Sequence[str], order: Mapping[str, Any], descriptors: list[int]) -> int:
@@ -68,9 +69,9 @@ def start(command: Sequence[str], order: Mapping[str, Any], descriptors: list[in
     packet = json.dumps(order).encode()
     with _lock:
         try:
-            if _server is None or not _server.send(packet, descriptors):
+            if _server is None or _server.command != command or not _server.send(packet, descriptors):
                 _end()
-                _server = _ForkServer(command)
+                _server = ForkServer(command)
                 _server.send(packet, descriptors)
             answer = _server.answer()
         except OSError as error:  # it may have started a keeper, which ends when its socket closes

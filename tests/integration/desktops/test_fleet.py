@@ -6,21 +6,30 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
+import tempfile
 import time
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
 import eval as package
 from eval.desktops.keeping import kernel
+from eval.desktops.keeping.keepers import ForkServer
 from eval.desktops.session import DesktopSession
 from tests.support.desktops import descriptors, left, memory_mb, run
 from tests.support.needs import need, need_root
 from tests.support.waiting import until
 
 DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def tell(keeper: TextIO, order: dict[str, Any]) -> None:
+    keeper.write(json.dumps(order) + "\n")
+    keeper.flush()
 
 
 def used_by(session: DesktopSession) -> float:
@@ -117,25 +126,26 @@ def test_a_user_without_rights_has_desktops(folder: Path, user: int) -> None:
     own.mkdir()
     os.chown(own, user, user)
     order = {"folder": str(own), "namespaces": machine["namespaces"]}
-    with subprocess.Popen(
-        command("keeper", json.dumps(order)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", text=True
-    ) as keeper:
-        assert keeper.stdin
-        assert keeper.stdout
-        first = json.loads(keeper.stdout.readline())
-        assert "ready" in first, first
-        keeper.stdin.write(json.dumps({"start": 1, "argv": ["galculator"], "environ": {}}) + "\n")
-        keeper.stdin.flush()
-        while json.loads(keeper.stdout.readline()) != {"windows": 1}:
-            pass
-        ask = ["dbus-send", "--session", "--print-reply", "--dest=org.freedesktop.DBus", "/"]
-        asked = {"start": 2, "argv": [*ask, "org.freedesktop.DBus.ListNames"], "environ": {}}
-        keeper.stdin.write(json.dumps(asked) + "\n")
-        keeper.stdin.flush()
-        while (told := json.loads(keeper.stdout.readline())).get("ended") != 2:
-            pass
-        assert told["status"] == 0, "the session bus does not answer"
-        keeper.stdin.close()
-        assert json.loads(keeper.stdout.readlines()[-1]) == {"stopped": True}
-    assert keeper.returncode == 0
+    server = ForkServer(command("fork_server"))
+    ours, theirs = socket.socketpair()
+    with ours, tempfile.TemporaryFile() as trouble:
+        with theirs:
+            given = [theirs.fileno(), trouble.fileno(), trouble.fileno()]
+            assert server.send(json.dumps(order).encode(), given)
+        keeper = server.answer()["keeper"]
+        with ours.makefile("r") as told, ours.makefile("w") as asked:
+            first = json.loads(told.readline())
+            assert "ready" in first, first
+            tell(asked, {"start": 1, "argv": ["galculator"], "environ": {}})
+            while json.loads(told.readline()) != {"windows": 1}:
+                pass
+            names = ["dbus-send", "--session", "--print-reply", "--dest=org.freedesktop.DBus", "/"]
+            tell(asked, {"start": 2, "argv": [*names, "org.freedesktop.DBus.ListNames"], "environ": {}})
+            while (line := json.loads(told.readline())).get("ended") != 2:
+                pass
+            assert line["status"] == 0, "the session bus does not answer"
+            ours.shutdown(socket.SHUT_WR)
+            assert json.loads(told.readlines()[-1]) == {"stopped": True}
+    until(lambda: not Path(f"/proc/{keeper}").exists())
+    server.end()
     assert not own.exists() or not list(own.iterdir())
