@@ -1,4 +1,4 @@
-"""Checks every Markdown file: links, images and anchors must point to files and headings that exist. The rooms and
+"""Checks every Markdown file: links, images and anchors must point to files and headings that exist, paths of code to code. The rooms and
 layers in docs/explanation/architecture.md must be those that import-linter enforces."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 import house
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+CODE_PATH = re.compile(r"`((?:launcher|training|eval|tests|tools)/[\w./-]*(?:\.py|/)|[\w-]+/[\w./-]+\.py)`")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -39,6 +40,18 @@ def problems(path: Path) -> list[str]:
     return found
 
 
+def ends(files: list[str]) -> set[str]:
+    """The paths of all files and folders, whole and from any folder on."""
+    every = {*files, *(f"{folder}/" for name in files for folder in Path(name).parents)}
+    return {name.split("/", count)[-1] for name in every for count in range(name.rstrip("/").count("/") + 1)}
+
+
+def stale_paths(path: Path, known: set[str]) -> list[str]:
+    """The paths of code in this page that no file or folder has."""
+    found = CODE_PATH.findall(FENCE.sub("", path.read_text(encoding="utf-8")))
+    return [f"{path}: {name}: no such file" for name in found if name not in known]
+
+
 def house_problems() -> list[str]:
     """The differences between the tables of the house and the enforced rooms and layers."""
     try:
@@ -51,8 +64,12 @@ def house_problems() -> list[str]:
 
 
 def main() -> int:
-    names = subprocess.run(["git", "ls-files", "*.md"], check=True, capture_output=True, text=True).stdout.split()
+    files = subprocess.run(["git", "ls-files"], check=True, capture_output=True, text=True).stdout.split()
+    names = [name for name in files if name.endswith(".md")]
     faults = [problem for name in names for problem in problems(Path(name))]
+    # the changelog names what was; it stays as it was written
+    known = ends(files)
+    faults += [problem for name in names if name != "CHANGELOG.md" for problem in stale_paths(Path(name), known)]
     faults += house_problems()
     print("\n".join(faults) if faults else f"{len(names)} documents: every link holds")
     return 1 if faults else 0
