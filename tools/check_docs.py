@@ -1,5 +1,5 @@
-"""Checks every Markdown file: links, images and anchors must point to files and headings that exist, paths of code to code. The rooms and
-layers in docs/explanation/architecture.md must be those that import-linter enforces."""
+"""Checks every Markdown file: links, images and anchors must point to files and headings that exist, and paths of code
+to code. The rooms and layers in docs/explanation/architecture.md must be those that import-linter enforces."""
 
 from __future__ import annotations
 
