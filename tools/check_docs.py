@@ -1,5 +1,5 @@
-"""Checks every Markdown file: links, images and anchors must point to files and headings that exist, and paths of code
-to code. The rooms and layers in docs/explanation/architecture.md must be those that import-linter enforces."""
+"""Checks every Markdown file: links, images and anchors must point to files and headings that exist, paths and names
+of code to code. The rooms and layers in docs/explanation/architecture.md must be those that import-linter enforces."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import house
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE_PATH = re.compile(r"`((?:launcher|training|eval|tests|tools)/[\w./-]*(?:\.py|/)|[\w-]+/[\w./-]+\.py)`")
+CODE_NAME = re.compile(r"`((?:launcher|training|eval|tests|tools)/[\w./-]*\.py):([a-zA-Z_][\w.]*)`")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -46,10 +47,15 @@ def ends(files: list[str]) -> set[str]:
     return {name.split("/", count)[-1] for name in every for count in range(name.rstrip("/").count("/") + 1)}
 
 
-def stale_paths(path: Path, known: set[str]) -> list[str]:
-    """The paths of code in this page that no file or folder has."""
-    found = CODE_PATH.findall(FENCE.sub("", path.read_text(encoding="utf-8")))
-    return [f"{path}: {name}: no such file" for name in found if name not in known]
+def stale_code(path: Path, known: set[str]) -> list[str]:
+    """The paths of code in this page that no file or folder has, and the names that such a file does not define."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    found = [f"{path}: {name}: no such file" for name in CODE_PATH.findall(text) if name not in known]
+    for name, defined in CODE_NAME.findall(text):
+        source = Path(name).read_text(encoding="utf-8") if Path(name).exists() else ""
+        if any(not re.search(rf"(?:def|class) {part}\b|^{part}\b", source, re.M) for part in defined.split(".")):
+            found.append(f"{path}: {name}: no such function or class: {defined}")
+    return found
 
 
 def house_problems() -> list[str]:
@@ -69,7 +75,7 @@ def main() -> int:
     faults = [problem for name in names for problem in problems(Path(name))]
     # the changelog names what was; it stays as it was written
     known = ends(files)
-    faults += [problem for name in names if name != "CHANGELOG.md" for problem in stale_paths(Path(name), known)]
+    faults += [problem for name in names if name != "CHANGELOG.md" for problem in stale_code(Path(name), known)]
     faults += house_problems()
     print("\n".join(faults) if faults else f"{len(names)} documents: every link holds")
     return 1 if faults else 0
