@@ -57,7 +57,7 @@ _CI_ONLY: Final = {
     "tests/integration/monitor": """test_blind.py test_browser.py test_live_desktop.py test_odd_records.py
         test_trainings.py test_tutorial.py test_updates.py""",
     "tests/integration/rl": """test_asynchronous.py test_collapse.py test_example.py test_finished_rollouts.py
-        test_gate.py test_ppo.py test_ranks.py test_recorder.py test_reference.py test_roles.py test_sdpo.py
+        test_gate.py test_one_update.py test_ppo.py test_ranks.py test_recorder.py test_reference.py test_roles.py test_sdpo.py
         test_step_metrics.py test_success_replay.py test_thousand.py test_training.py test_trajectory_rows.py
         test_tutorial.py test_vllm""",
     "tests/integration/runtime": "test_storm.py test_store_storm.py",
