@@ -251,7 +251,7 @@ class RolloutTrainer(RowTrainer):
         made = self.roll_out(number)
         self._keep(made)
         records = fitting(turns_of(made if self.replay is None else self.replay.stand_in(made)), self.pictures)
-        waits = self.ranks is None and gate.can_wait(records, self.chosen, self.mean.quantile)
+        waits = self.ranks is None and gate.waits(records, self.chosen, self.mean.quantile)
         if not waits:
             records = self._judged(made, self._measure(records))
         if self.chosen.mask_truncated:

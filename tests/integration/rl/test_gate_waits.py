@@ -32,7 +32,7 @@ WAYS = [pytest.param(True, id="waits"), pytest.param(False, id="before")]
 
 def choose(patch: pytest.MonkeyPatch, waits: bool) -> None:
     if not waits:
-        patch.setattr(gate, "can_wait", lambda *_: False)
+        patch.setattr(gate, "waits", lambda *_: False)
 
 
 def counted(patch: pytest.MonkeyPatch) -> list[int]:

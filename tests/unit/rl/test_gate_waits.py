@@ -12,7 +12,7 @@ from eval.environments.registry import TasksConfig
 from tests.unit.rl.drawn_generations import records_of
 from tests.unit.rl.oracle import Rollout, Token, Turn
 from training.rl.config import RlConfig
-from training.rl.learning.gate import can_wait
+from training.rl.learning.gate import waits
 from training.rl.learning.turn_records import UNFIT, TurnRecord
 from training.rl.sections import AsyncConfig, CriticConfig, KlConfig, ReplayConfig, SdpoConfig
 
@@ -25,9 +25,9 @@ def records() -> list[TurnRecord]:
     return records_of([[Rollout(0.0, [turn, turn]), Rollout(1.0, [turn, turn])]])
 
 
-def waits(given: Sequence[TurnRecord], quantile: float = 1.0, **changes: Any) -> bool:
+def later(given: Sequence[TurnRecord], quantile: float = 1.0, **changes: Any) -> bool:
     tasks = TasksConfig(count=1, seed=0)
-    return can_wait(given, RlConfig(model="m", environment="login", tasks=tasks, steps=4, **changes), quantile)
+    return waits(given, RlConfig(model="m", environment="login", tasks=tasks, steps=4, **changes), quantile)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def waits(given: Sequence[TurnRecord], quantile: float = 1.0, **changes: Any) ->
     ids=str,
 )
 def test_it_waits_where_nothing_reads_the_log_probabilities_before(changes: dict[str, Any]) -> None:
-    assert waits(records(), **changes)
+    assert later(records(), **changes)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_it_waits_where_nothing_reads_the_log_probabilities_before(changes: dict
 def test_what_reads_them_before_there_is_a_coefficient_or_after_a_step_has_a_pass_of_its_own(
     changes: dict[str, Any],
 ) -> None:
-    assert not waits(records(), **changes)
+    assert not later(records(), **changes)
 
 
 def test_a_turn_that_is_left_out_of_the_loss_has_a_pass_of_its_own() -> None:
     """Whether it is left out before the gate, as one whose pictures do not fit, or after it."""
     given = records()
-    assert not waits([replace(given[0], masked=UNFIT), *given[1:]])
+    assert not later([replace(given[0], masked=UNFIT), *given[1:]])
     cut = [replace(given[0], turn=replace(given[0].turn, cut=True)), *given[1:]]
-    assert waits(cut)
-    assert not waits(cut, mask_truncated=True)
+    assert later(cut)
+    assert not later(cut, mask_truncated=True)

@@ -5,7 +5,7 @@ that the loss computes from the kept ids and pictures, with the same weights. Sw
 another temperature all show here. A training that went on would learn from probabilities that no policy had.
 
 The loss's log probabilities are computed before anything else, or they are those of the gradient's own forward, where
-nothing needs them earlier (`can_wait`). Then the optimiser waits for the gate.
+nothing needs them earlier (`waits`). Then the optimiser waits for the gate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GateSettings:
     file: Path
 
 
-def can_wait(records: Sequence[TurnRecord], config: RlConfig, quantile: float) -> bool:
+def waits(records: Sequence[TurnRecord], config: RlConfig, quantile: float) -> bool:
     """Whether the gate can look at the log probabilities of the gradient's own forward, because nothing before it reads
     them, all of a generation's turns are in it, and no step comes between.
 
