@@ -105,14 +105,16 @@ def test_both_ways_have_the_same_weights_and_records_after_a_step(start: Path, t
             patch.setenv("SLIPWAY_METRICS", str(tmp_path / f"{waits}.jsonl"))
             out = tmp_path / str(waits)
             # a usual epsilon makes of a gradient that is 0 but for rounding, say of a key's bias, a whole step
-            assert train(rl_config(start, steps=1, trl={"adam_epsilon": 1e-3}), out, None)
+            assert train(rl_config(start, steps=1, post_kl=True, trl={"adam_epsilon": 1e-3}), out, None)
         lines = [json.loads(line) for line in (tmp_path / f"{waits}.jsonl").read_text().splitlines()]
-        names = sorted((line["name"], line["step"]) for line in lines)
+        told = {line["name"]: line["value"] for line in lines if "idle" not in line["name"]}
+        assert {line["step"] for line in lines} == {1}
         turns = [line for line in read_folder(out / "results") if isinstance(line, reading.RlTurn)]
         records = [msgspec.structs.asdict(line) for line in turns]
-        found.append((load_file(out / "model" / "model.safetensors"), names, records))
-    (weights, names, records), (others, told, also) = found
-    assert names == told
+        found.append((load_file(out / "model" / "model.safetensors"), told, records))
+    (weights, figures, records), (others, told, also) = found
+    assert told["train/post_kl_v2"] > 1e-6
+    assert figures == pytest.approx(told, rel=1e-3, abs=1e-5)
     apart = [float((weights[name] - others[name]).abs().max()) for name in others]
     before = load_file(start / "model.safetensors")
     assert max(float((others[name] - value).abs().max()) for name, value in before.items()) > 1e-3
