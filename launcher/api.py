@@ -121,12 +121,14 @@ def resolve_loaded(
 ) -> Jobs:
     """Resolves jobs that were read already, as `load` does. Raises BadInput."""
     from launcher.spec.backends import traits
+    from launcher.spec.model import named_backends
     from launcher.spec.profile import load_profile
     from launcher.spec.resolve.group import resolve
-    from launcher.spec.turns import named
 
     settings = load_profile(cwd, profile, os.environ, store)
-    said = [named(one.values.get("backend")) or (settings.backend,) for job in loaded.jobs for one in job.variants]
+    said = [
+        named_backends(one.values.get("backend")) or (settings.backend,) for job in loaded.jobs for one in job.variants
+    ]
     environment = ""
     if not all(traits(name).runs_images for names in ([(backend,)] if backend else said) for name in names):
         from launcher.spec.code.environment import local_environment
@@ -171,10 +173,9 @@ def submit(
     BadInput, Conflict, Unreachable.
     """
     from launcher.backends.base import backend
-    from launcher.spec.backends import traits
+    from launcher.spec.backends import check_wait, of_machine, traits
     from launcher.spec.code.environment import check_environment, local_environment, store_environment
     from launcher.spec.code.own_files import remember_outputs
-    from launcher.spec.resolve.blocks import check_wait, of_machine
     from launcher.spec.resolve.group import with_positions
     from launcher.store import open_store
     from launcher.store.opening import memory

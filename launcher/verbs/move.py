@@ -19,8 +19,7 @@ from launcher.protocol.steps import Move
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import at_turn, order
+from launcher.spec.model import ResolvedJob, at_turn, backend_order
 from launcher.store.base import Store
 from launcher.verbs.retry import group_of
 from launcher.verbs.status import BackendOf
@@ -52,7 +51,7 @@ def move(store: Store, run: str, backend_of: BackendOf, to: str = "") -> Moved:
     job = view.job
     if job is None:
         raise NotFound(f"no run `{run}` in {store.url}")
-    names = order(job)
+    names = backend_order(job)
     if to and to not in names:
         raise BadInput(f"--to {to}: {run} may run on {', '.join(names)}, as its job says")
     if view.result is not None or view.cancelled:

@@ -23,11 +23,10 @@ from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason, named
 from launcher.results.run_cost import HANDLE, REFUSED, STATE, HeldTime, held_times
-from launcher.spec.model import Limits, ResolvedJob
+from launcher.spec.model import Limits, ResolvedJob, backend_order
 from launcher.spec.prices.rates import PricedRun
 from launcher.spec.profile import Profile
 from launcher.spec.resolve.matrix_inputs import label_of
-from launcher.spec.turns import order
 from launcher.store.base import Store, settable
 from launcher.store.layout import RUNS, WORKS, RunKeys, work_run
 from launcher.store.proof import runs_of
@@ -108,7 +107,7 @@ def to_line(view: RunView, status: Status) -> Line:
         run=view.run,
         name=status.name,
         state=status.state,
-        backend=order(job)[view.turn] if job is not None else "",
+        backend=backend_order(job)[view.turn] if job is not None else "",
         labels=dict(job.labels) if job is not None else {},
         attempt=status.attempt or 0,
         attempts=status.attempts,
@@ -181,7 +180,7 @@ def _may_move(view: RunView, said: BackendReport) -> str:
     """What to do about a run that its next backend may take, or that has moved and is not there yet; "" otherwise."""
     if view.job is None or not view.job.alternatives or view.result is not None or view.cancelled:
         return ""
-    names = order(view.job)
+    names = backend_order(view.job)
     if view.turn and not view.since_move and said.seen is None and said.active is False:
         return f"moved to {names[view.turn]}, which does not have it yet: launcher move {view.run}"
     ends = said.reason if said.active is False else None

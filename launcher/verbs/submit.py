@@ -26,7 +26,7 @@ from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
-from launcher.store.opening import entry, make_store, marked
+from launcher.store.opening import check_store, make_store, marked
 from launcher.userdata.submits import noted
 from launcher.verbs.submit_steps import PARALLEL, GroupSubmit, PendingRun, compare_ended, read_pending, upload
 from launcher.verbs.submit_steps import Submitted as Submitted
@@ -121,24 +121,6 @@ def _refuse_deleted(store: Store, group: Group, ones: Mapping[str, PendingRun], 
                 f"{reader} reads what {maker} made, and {describe_deletion(record)}. Compute it again: "
                 f"launcher retry {above}, and submit this when that has succeeded; or all of it: --fresh N"
             )
-
-
-def check_store(store: Store, checked: Path | None) -> None:
-    """Raises Unfit when the store's create-only puts do not work; the folder `checked` remembers the stores where they
-    do."""
-    if checked is None:
-        return
-    marker = entry(checked, store.url)
-    if marker.exists():
-        return
-    from launcher.store.proof import conditional_puts_hold
-
-    conditional_puts_hold(store)
-    try:
-        checked.mkdir(parents=True, exist_ok=True)
-        marker.write_text(store.url.partition("?")[0] + "\n")
-    except OSError:
-        return  # the marker only saves time: the next submit checks again
 
 
 def failure(done: Iterable[Submitted]) -> SlipwayError | None:

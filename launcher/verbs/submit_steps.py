@@ -26,9 +26,8 @@ from launcher.protocol.steps import next_round
 from launcher.protocol.view import RunView
 from launcher.spec.backends import traits
 from launcher.spec.hashing import decode_job, encode_job, run_hash
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import ResolvedJob, as_written
 from launcher.spec.resolve.group import Group
-from launcher.spec.turns import as_written
 from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.find import GroupRecord

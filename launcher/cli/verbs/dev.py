@@ -11,8 +11,7 @@ import msgspec
 
 from launcher import safe_text
 from launcher.cli import member
-from launcher.cli.arguments import add_profile, seconds
-from launcher.cli.jobs import print_notes
+from launcher.cli.arguments import add_profile, print_notes, seconds
 from launcher.errors import BadInput, NotFound, RunFailed
 
 if TYPE_CHECKING:  # --help of the verb needs none of it

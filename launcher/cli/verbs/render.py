@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher import safe_text
-from launcher.cli.jobs import add_job, print_notes, resolved
+from launcher.cli.arguments import add_job, print_notes, resolved
 from launcher.cli.printing.output import table
 from launcher.verbs.render import renderer
 

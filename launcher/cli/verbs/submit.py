@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher import safe_text, wait_hint
-from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, add_price, add_waiting, print_cost, print_notes, resolved
+from launcher.cli.arguments import add_job, add_output, add_price, add_waiting, print_cost, print_notes, resolved
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput, RunFailed
 
