@@ -69,7 +69,7 @@ class Traits(msgspec.Struct, frozen=True):
     runs_images      a role runs in an image; without it in the launcher's own Python environment
     venv             its block may have `venv`: a Python environment for roles that name no image
     on_this_machine  it shares the local supervisor, its slots and `launcher secrets` with the local backend
-    carries          its objects carry their jobs (`Carries` in launcher/backends/base.py): others may create them
+    carries          its objects carry their jobs (`Carries` in launcher/backends/abilities.py): others may create them
     spawners         on this machine: `module:function` that gives the supervisor its way to start members
     diagnosis        `module:function` that takes the profile and yields the CheckResults that `launcher doctor` prints;
                      without it `launcher doctor` only tries to load the backend

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, SentParts, backend_of
+from launcher.backends.abilities import SentParts
+from launcher.backends.base import Backend, BackendObservation, backend_of
 from launcher.decoding import decode_record
 from launcher.errors import BadInput, BadRecord, NotFound
 from launcher.parallel import Threads

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from launcher.backends.base import Backend, BackendObservation, EndsDuplicates, EndsUnused, Handle, Renews
+from launcher.backends.abilities import EndsDuplicates, EndsUnused, Renews
+from launcher.backends.base import Backend, BackendObservation, Handle
 from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.protocol.read import read_run
 from launcher.spec.model import backend_order

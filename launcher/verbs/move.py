@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from launcher.backends.base import Backend, SentParts
+from launcher.backends.abilities import Checks, SentParts
+from launcher.backends.base import Backend
 from launcher.errors import BadInput, Conflict, NoCapacity, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.finish import onlookers, put_move
@@ -23,7 +24,7 @@ from launcher.spec.model import ResolvedJob, at_turn, backend_order
 from launcher.store.base import Store
 from launcher.verbs.retry import group_of
 from launcher.verbs.status import BackendOf
-from launcher.verbs.submit import Checks, submit
+from launcher.verbs.submit import submit
 
 BY_HAND: Final = "by `launcher move`"
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from launcher.backends.base import Backend, Carries
+from launcher.backends.abilities import Carries
+from launcher.backends.base import Backend
 from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.protocol.applied import TEXT
 from launcher.protocol.read import read_run

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Spread, Strands
+from launcher.backends.abilities import Spread, Strands
+from launcher.backends.base import Backend, BackendObservation
 from launcher.decoding import decode_record, unpacker
 from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreachable
 from launcher.parallel import Threads

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from launcher.backends.abilities import BilledDisk, BilledOther
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.pool import READY, InstancePool, PoolInstance, PoolRun, by_run, ours
 from launcher.backends.azureml.render import COMMAND, INSTANCE, parse, render
@@ -24,7 +25,7 @@ from launcher.backends.azureml.workspace import (
     WorkspaceJob,
     described,
 )
-from launcher.backends.base import BackendObservation, BilledDisk, BilledOther, Handle, Rendered
+from launcher.backends.base import BackendObservation, Handle, Rendered
 from launcher.backends.store_logs import follow
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable, refused
 from launcher.protocol.records import Placement

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from launcher.backends.base import BackendObservation, BilledDisk, BilledMachine, BilledOther, Handle, Rendered
+from launcher.backends.abilities import BilledDisk, BilledOther
+from launcher.backends.base import BackendObservation, BilledMachine, Handle, Rendered
 from launcher.backends.lambda_labs import access, accounts, entering, names, processor, renewal
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import duplicates, end, expired, overdue, unlisted

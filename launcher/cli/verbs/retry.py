@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.backends.base import images_of
+    from launcher.backends.abilities import images_of
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.opening import open_known
