@@ -19,9 +19,8 @@ import msgspec
 
 from eval.actions import Action, ActionType, ImpossibleAction
 from eval.actions.action import asks, waits
-from eval.agents.base import Decision, History, check_keys
+from eval.agents.base import Decision, History, check_keys, judged, open_call, step_of
 from eval.agents.desktop_calls import timed
-from eval.agents.recording import judged, open_call, step_of
 from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,

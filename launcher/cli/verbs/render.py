@@ -76,7 +76,7 @@ def newer_images(group: Group, profile: Profile, folder: Path | None, documents:
     if not profile.images:
         return
     from launcher.spec.hashing import run_id
-    from launcher.spec.images.newer_images import only_images_differ
+    from launcher.spec.images.catalogue import only_images_differ
     from launcher.userdata.submits import newest
 
     there = list(_earlier([folder / name for name in documents])) if folder is not None else []

@@ -21,7 +21,7 @@ from tests.support.cases import every_case
 from tests.support.made_once import made_once
 from training.common.model import loading
 from training.common.model.parts import QUANTISED, check_parts, part_of
-from training.common.model.precision import float32_masters
+from training.common.model.sharding import float32_masters
 from training.data.faults import Faults
 from training.memory.architecture import PUBLISHED
 from training.memory.estimate import BITS4, BITS8
