@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+import msgspec
+
 from eval.accessibility.visible import points_at_control
-from eval.actions import Action, ImpossibleAction, ParseError
+from eval.actions import Action, ActionType, ImpossibleAction, ParseError
 from eval.actions.dialects.base import AgentTurn, Response, read_answer
 from eval.actions.dialects.strict_json import shown
 from eval.actions.keys import key_name
@@ -130,10 +132,30 @@ def decide(parse: Callable[[str], Response | AgentTurn], text: str) -> Decision:
     return Decision(text, read.action, read.thought)
 
 
-def open_call(known: ToolCall, call: ToolCall) -> bool:
-    """Whether `known` is the same call, without an end yet."""
-    same = (known.id, known.name, known.arguments) == (call.id, call.name, call.arguments)
-    return same and known.result is None and known.error is None
+def with_call(step: Step, call: ToolCall) -> Step:
+    """The step with a call as it ended, in the place of the same call as the answer held it."""
+    asked = msgspec.structs.replace(call, result=None, error=None)
+    calls = list(step.calls)
+    if asked in calls:
+        calls[calls.index(asked)] = call
+    else:
+        calls.append(call)
+    return msgspec.structs.replace(step, calls=tuple(calls))
+
+
+def held_after(held: frozenset[str], action: Action) -> frozenset[str]:
+    """The keys and buttons that are down after an action, of those that were down before it."""
+    button = f"button:{action.button or 'left'}"
+    match action.type:
+        case ActionType.KEY_DOWN:
+            return held | set(action.keys or ())
+        case ActionType.KEY_UP:
+            return held - set(action.keys or ())
+        case ActionType.MOUSE_DOWN:
+            return held | {button}
+        case ActionType.MOUSE_UP:
+            return held - {button}
+    return held
 
 
 def judged(action: Action | None, observation: Observation) -> dict[str, float]:

@@ -14,7 +14,8 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone, Observation
 from eval.desktops.display.running_desktop import RunningDesktop
-from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
+from eval.desktops.programs import NotOffered, ProgramNotStarted
+from eval.desktops.session import DesktopSession
 
 if TYPE_CHECKING:
     from PIL import Image

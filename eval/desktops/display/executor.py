@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eval.actions import Action, ActionType
-from eval.actions.action import waits
+from eval.actions.action import SILENT, waits
 from eval.actions.geometry import Screen
 from eval.desktop import ActionRefused
 from eval.desktops.display.connection import LIMIT, XConnection, reachable
@@ -50,17 +50,6 @@ BY_KEYS: Final = frozenset(
         ActionType.KEY_DOWN,
         ActionType.KEY_UP,
         ActionType.GOTO,
-    }
-)
-# Actions that tell something, or only ask to look
-SILENT: Final = frozenset(
-    {
-        ActionType.SCREENSHOT,
-        ActionType.ZOOM,
-        ActionType.CURSOR_POSITION,
-        ActionType.DONE,
-        ActionType.FAIL,
-        ActionType.CALL_USER,
     }
 )
 

@@ -22,7 +22,8 @@ from eval.config import ConfigError
 from eval.desktops import isolation
 from eval.desktops.computer import LocalComputer
 from eval.desktops.isolation import check_shown
-from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
+from eval.desktops.programs import ProgramNotStarted
+from eval.desktops.session import DesktopOptions, DesktopSession
 from tests.support.desktops import need_isolation, output, run
 
 PLACES = (
