@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone, Observation
-from eval.desktops.display.running_desktop import RunningDesktop
-from eval.desktops.programs import NotOffered, ProgramNotStarted
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted, RunningDesktop
 from eval.desktops.session import DesktopSession
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal, TypeVar
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
-from eval.desktops.display.running_desktop import RunningDesktop
+from eval.desktops.display.running_desktop import TERMINALS, NotOffered, Program, ProgramNotStarted, RunningDesktop
 from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
 from eval.desktops.keeping import keepers
 from eval.desktops.keeping.keeper import sweep
-from eval.desktops.programs import TERMINALS, NotOffered, Program, ProgramNotStarted
 from eval.desktops.sites import WebSite, namespaces_of
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from eval.actions import Action
 from eval.desktop import BrokenByAgent, DesktopTimeout, NotRunHere, SetupFailed
 from eval.desktops.computer import DesktopComputer, LocalComputer
 from eval.desktops.display.program_sleep import SleepWatch
-from eval.desktops.programs import NotOffered, ProgramNotStarted
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted
 from eval.desktops.reading import FileEntry, list_files, read_file
 from eval.desktops.session import DesktopSession
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from eval.accessibility.tree import Tree, TreeNode
 from eval.desktop import ActionRefused
-from eval.desktops.programs import NotOffered, Program, ProgramNotStarted
+from eval.desktops.display.running_desktop import NotOffered, Program, ProgramNotStarted
 from eval.desktops.session import DesktopSession
 
 RUN_S: Final = 60.0  # seconds that a command may run

@@ -214,7 +214,7 @@ class Executor:
         elif kind is ActionType.SCROLL:
             self.mouse.scroll(action)
         elif kind is ActionType.HOVER:
-            with self.mouse.modifiers(action):
+            with self.mouse.keys_held(action):
                 self.mouse.move(action)
         elif kind is ActionType.TYPE:
             self.keyboard.type(action.text or "")

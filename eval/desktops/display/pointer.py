@@ -71,7 +71,7 @@ class XPointer:
                 self.held.remove(button)
 
     @contextmanager
-    def modifiers(self, action: Action) -> Iterator[None]:
+    def keys_held(self, action: Action) -> Iterator[None]:
         """Holds the keys of `modifiers`, and releases those that were not held before."""
         pressed: list[str] = []
         try:
@@ -90,7 +90,7 @@ class XPointer:
 
     def click(self, action: Action, button: int, count: int) -> None:
         self.move(action)
-        with self.modifiers(action):
+        with self.keys_held(action):
             for _ in range(count):
                 self.press_next(action)
                 self.button(BUTTON_PRESS, button)
@@ -106,11 +106,11 @@ class XPointer:
         legs = [_between(*pair) for pair in itertools.pairwise(pixels)]
         pause = (action.duration or 0.0) / sum(map(len, legs))
         self.proof.read()
-        with self.modifiers(action):
+        with self.keys_held(action):
             self._motion(*pixels[0])
             self.button(BUTTON_PRESS, button)
             try:
-                self.proof.prove()
+                self.proof.wait_read()
                 for leg in legs:
                     for x, y in leg:
                         self._motion(x, y)
@@ -127,7 +127,7 @@ class XPointer:
             side = self.connection.size[direction in ("up", "down")]
             clicks = action.distance * side / CLICK_PIXELS
         self.move(action)
-        with self.modifiers(action):
+        with self.keys_held(action):
             for _ in range(max(1, round(clicks))):
                 self.button(BUTTON_PRESS, WHEEL[direction])
                 self.button(BUTTON_RELEASE, WHEEL[direction])

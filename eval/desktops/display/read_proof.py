@@ -25,7 +25,7 @@ class ReadProof:
 
     def __init__(self, connection: XConnection, watch: SleepWatch | None) -> None:
         self.connection = connection
-        self.pace = PressDelay(connection, self.prove)
+        self.pace = PressDelay(connection, self.wait_read)
         self.unread = False
         self.watch = watch
 
@@ -34,9 +34,9 @@ class ReadProof:
         so a pointer that has moved on takes the click with it; and keys go where the keyboard is when they are sent."""
         if self.unread:
             self.unread = False
-            self.prove()
+            self.wait_read()
 
-    def prove(self) -> None:
+    def wait_read(self) -> None:
         """Waits until every program has read what was sent. An answer to a ping is a weaker proof: GTK gave some before
         it had done what came before them."""
         if not self._slept(STILL_S):

@@ -20,7 +20,7 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionError
 from eval.desktop import ActionRefused, DesktopGone
 from eval.desktops.computer import ANSWERS_S, LocalComputer
-from eval.desktops.programs import NotOffered, ProgramNotStarted
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted
 from eval.desktops.server.errors import Failed, NoSuchThing, NotAllowed, NotOfferedHere, Refused, RequestConflict
 from eval.desktops.session import DesktopSession
 from eval.desktops.video import command_of, missing_recorder
