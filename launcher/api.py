@@ -140,8 +140,8 @@ def resolve_loaded(
 def render(jobs: Jobs) -> dict[str, str]:
     """Returns exactly what `submit` would send: file name -> YAML text. Changes nothing and uses no network. Raises
     BadInput."""
+    from launcher.backends.base import renderer
     from launcher.spec.resolve.group import with_positions
-    from launcher.verbs.render import renderer
 
     documents: dict[str, str] = {}
     for name in dict.fromkeys(job.backend for job in jobs.group.runs):
@@ -233,8 +233,8 @@ def submit(
     except NoCapacity as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:
             raise
+        from launcher.verbs.ask_backend import backends
         from launcher.verbs.move import move_until_placed
-        from launcher.verbs.status import backends
 
         (run,) = jobs.runs
         moved = move_until_placed(store, run, backends(settings), error)
@@ -259,7 +259,8 @@ def status(
     """
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import write_all
-    from launcher.verbs.status import backends, damaged, list_runs, matches, read_lines
+    from launcher.verbs.ask_backend import backends
+    from launcher.verbs.status import damaged, list_runs, matches, read_lines
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)
     runs = chosen.runs if chosen is not None else tuple(list_runs(opened))
@@ -285,7 +286,7 @@ def wait(
 
     `ended` is called once for each run that ends, with its line. Raises NotFound, Unreachable.
     """
-    from launcher.verbs.status import backends
+    from launcher.verbs.ask_backend import backends
     from launcher.verbs.wait import wait_for
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)

@@ -73,7 +73,7 @@ def export(config: ExportConfig, out: Path) -> list[str]:
 
 def export_adapter(config: ExportConfig, adapter: Path, folder: Path) -> str:
     """Copies the LoRA after a check against its base model. Raises ConfigError."""
-    from training.common.model.adapters import check_adapter
+    from training.common.model.adapter import check_adapter
     from training.common.model.loading import replace
 
     about = read_adapter(adapter)

@@ -3,7 +3,7 @@ raise Unreachable. What the launcher must know of a backend before it is loaded 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -290,3 +290,19 @@ def backend(name: str, options: Mapping[str, object]) -> Backend:
             f"backend `{name}` needs its SDK beside launcher, the extra `{extra}` (missing: {error.name})"
         ) from None
     return loaded
+
+
+def renderer(name: str, options: Mapping[str, object]) -> Callable[[Sequence[ResolvedJob]], Rendered]:
+    """A backend's `render`. Where the backend has a module `render`, only that module is loaded, not the code that
+    submits."""
+    from importlib.util import find_spec
+
+    module_name = f"{traits(name).module}.render"
+    try:
+        spec = find_spec(module_name)
+    except ModuleNotFoundError:  # `backend` raises an error that says what to install
+        spec = None
+    if spec is None:
+        return backend(name, options).render
+    pure: Callable[[Sequence[ResolvedJob]], Rendered] = import_module(module_name).render
+    return pure

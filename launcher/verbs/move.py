@@ -22,8 +22,8 @@ from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
 from launcher.spec.model import ResolvedJob, at_turn, backend_order
 from launcher.store.base import Store
+from launcher.verbs.ask_backend import BackendOf
 from launcher.verbs.retry import group_of
-from launcher.verbs.status import BackendOf
 from launcher.verbs.submit import submit
 
 BY_HAND: Final = "by `launcher move`"

@@ -25,9 +25,9 @@ from launcher.spec.backends import traits
 from launcher.spec.model import ResolvedJob, backend_order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
+from launcher.verbs.ask_backend import BackendOf, ask_backend, note_if_applied
 from launcher.verbs.leftovers import Reaped
 from launcher.verbs.move import begin_move, complete_move, end_on_former
-from launcher.verbs.status import BackendOf, ask_backend, note_if_applied
 
 WRITER: Final = "reap"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher import safe_text
+from launcher.backends.base import renderer
 from launcher.cli.arguments import add_job, print_notes, resolved
 from launcher.cli.printing.output import table
-from launcher.verbs.render import renderer
 
 if TYPE_CHECKING:
     from launcher.spec.model import ResolvedJob

@@ -121,7 +121,8 @@ def _show(profile: Profile, run: str, options: str) -> int:
     from launcher.cli.printing.units import duration
     from launcher.cli.verbs.logs import source
     from launcher.store.opening import open_known
-    from launcher.verbs.status import backends, read_line
+    from launcher.verbs.ask_backend import backends
+    from launcher.verbs.status import read_line
 
     store, backend_of = open_known(profile.store), backends(profile)
     print(f"{run}  (Ctrl-C detaches: launcher logs {run}{options} --follow)", file=sys.stderr)

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import select_runs, write_all
-    from launcher.verbs.status import DAMAGED, backends, damaged, list_runs, matches, read_lines
+    from launcher.verbs.ask_backend import backends
+    from launcher.verbs.status import DAMAGED, damaged, list_runs, matches, read_lines
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)

@@ -122,7 +122,7 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
     if follow:
         from launcher.cli.printing.follow import follow as watch
         from launcher.store.opening import open_known
-        from launcher.verbs.status import backends
+        from launcher.verbs.ask_backend import backends
 
         store, known = open_known(profile.store), backends(profile)
         return watch(store, label, known, options=options, prices=profile.prices, lines=lines)

@@ -25,9 +25,9 @@ from launcher.spec.model import ResolvedJob, at_turn
 from launcher.spec.profile import load_profile
 from launcher.store import open_store
 from launcher.userdata.cache import Cache
+from launcher.verbs.ask_backend import backends
 from launcher.verbs.move import move
 from launcher.verbs.reap import reap
-from launcher.verbs.status import backends
 from tests.integration.lambda_labs.conftest import TIMES
 from tests.support.crashing import CrashingStore
 

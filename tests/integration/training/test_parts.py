@@ -19,7 +19,8 @@ from tests.integration.training import preference
 from tests.integration.training.test_precision import config as config_of
 from tests.support.cases import every_case
 from tests.support.made_once import made_once
-from training.common.model import adapters, loading
+from training.common.model import adapter as adapters
+from training.common.model import loading
 from training.common.model.parts import QUANTISED, check_parts, part_of
 from training.common.model.sharding import float32_masters
 from training.data.faults import Faults

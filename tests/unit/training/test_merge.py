@@ -69,7 +69,7 @@ def test_merged_weights_answer_as_base_and_adapter_did(material: tuple[Path, Pat
 
 def test_the_adapter_changes_what_the_base_says(material: tuple[Path, Path, Path]) -> None:
     from training.common.model import comparison
-    from training.common.model.adapters import with_adapter
+    from training.common.model.adapter import with_adapter
     from training.common.model.folder import load_base
 
     loaded, processor = load_base(str(material[0]), None)

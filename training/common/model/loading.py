@@ -12,7 +12,7 @@ from typing import Any
 from eval.config import ConfigError, ResumeError
 from eval.config.models import source
 from training.common.model import sharding
-from training.common.model.adapters import check_targets, lora_name, tell_base, with_adapter
+from training.common.model.adapter import check_targets, lora_name, tell_base, with_adapter
 from training.common.model.parts import VISION, towers
 from training.options import OPENCUA, TrainerConfig, is_opencua, loaded_dtype
 
