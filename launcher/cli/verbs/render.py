@@ -112,14 +112,14 @@ def refuse_ttl(group: Group) -> None:
 
 def refuse_device_names(paths: Sequence[str], group: Group) -> None:
     """Refuses names of sources and of their code that would stop Flux, because files that are written are for Git."""
+    from launcher.backends.kubernetes.check.files import device_refusal
     from launcher.errors import BadInput
-    from launcher.spec.device_names import refusal
 
     names = dict.fromkeys(paths)
     names |= dict.fromkeys(str(file) for path in paths if Path(path).is_dir() for file in sorted(Path(path).iterdir()))
     for overlay in group.code.values():
         names |= dict.fromkeys(f"{overlay.folder.name}/{file}" for file in overlay.files)
-    problems = [f"{name}: {why}; allowed: another name" for name in names if (why := refusal(name))]
+    problems = [f"{name}: {why}; allowed: another name" for name in names if (why := device_refusal(name))]
     if problems:
         raise BadInput("\n".join(problems))
 
