@@ -120,6 +120,11 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", metavar="NAME", help="a named profile of slipway.yaml")
 
 
+def add_labels(parser: argparse.ArgumentParser, text: str = "only runs with this label (repeatable)") -> None:
+    """Adds the option that `parse_labels` reads."""
+    parser.add_argument("-l", "--label", action="append", default=[], metavar="KEY[=VALUE]", help=text)
+
+
 def parse_labels(texts: Sequence[str]) -> dict[str, str | None]:
     """Parses `key=value`, or `key` (None: any value)."""
     labels: dict[str, str | None] = {}

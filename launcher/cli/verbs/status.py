@@ -35,14 +35,7 @@ COLOURS = {
 
 def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_names(parser, nargs="*", more="; default: all runs")
-    parser.add_argument(
-        "-l",
-        "--label",
-        action="append",
-        default=[],
-        metavar="KEY[=VALUE]",
-        help="only runs with this label (repeatable)",
-    )
+    arguments.add_labels(parser)
     parser.add_argument("--state", action="append", default=[], choices=STATES, help="only this state (repeatable)")
     parser.add_argument("--watch", action="store_true", help="follow until all of them have ended")
     parser.add_argument(
