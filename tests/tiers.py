@@ -57,9 +57,9 @@ _CI_ONLY: Final = {
     "tests/integration/monitor": """test_blind.py test_browser.py test_live_desktop.py test_odd_records.py
         test_trainings.py test_tutorial.py test_updates.py""",
     "tests/integration/rl": """test_asynchronous.py test_collapse.py test_example.py test_finished_rollouts.py
-        test_gate.py test_ppo.py test_ranks.py test_recorder.py test_reference.py test_roles.py test_sdpo.py
-        test_step_metrics.py test_success_replay.py test_thousand.py test_training.py test_trajectory_rows.py
-        test_tutorial.py test_vllm""",
+        test_gate.py test_gate_waits.py test_one_update.py test_ppo.py test_ranks.py test_recorder.py test_reference.py
+        test_roles.py test_sdpo.py test_step_metrics.py test_success_replay.py test_thousand.py test_training.py
+        test_trajectory_rows.py test_tutorial.py test_vllm""",
     "tests/integration/runtime": "test_storm.py test_store_storm.py",
     "tests/integration/training": """test_colocate.py test_data_scale.py test_data_stream.py test_demonstrations.py
         test_dpo.py test_export_vllm.py test_grpo.py test_grpo_two_processes.py test_learning_dpo.py

@@ -1,5 +1,5 @@
-"""Checks every Markdown file: links, images and anchors must point to files and headings that exist. The rooms and
-layers in docs/explanation/architecture.md must be those that import-linter enforces."""
+"""Checks every Markdown file: links, images and anchors must point to files and headings that exist, paths and names
+of code to code. The rooms and layers in docs/explanation/architecture.md must be those that import-linter enforces."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 import house
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+CODE_PATH = re.compile(r"`((?:launcher|training|eval|tests|tools)/[\w./-]*(?:\.py|/)|[\w-]+/[\w./-]+\.py)`")
+CODE_NAME = re.compile(r"`((?:launcher|training|eval|tests|tools)/[\w./-]*\.py):([a-zA-Z_][\w.]*)`")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
@@ -39,6 +41,23 @@ def problems(path: Path) -> list[str]:
     return found
 
 
+def ends(files: list[str]) -> set[str]:
+    """The paths of all files and folders, whole and from any folder on."""
+    every = {*files, *(f"{folder}/" for name in files for folder in Path(name).parents)}
+    return {name.split("/", count)[-1] for name in every for count in range(name.rstrip("/").count("/") + 1)}
+
+
+def stale_code(path: Path, known: set[str]) -> list[str]:
+    """The paths of code in this page that no file or folder has, and the names that such a file does not define."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    found = [f"{path}: {name}: no such file" for name in CODE_PATH.findall(text) if name not in known]
+    for name, defined in CODE_NAME.findall(text):
+        source = Path(name).read_text(encoding="utf-8") if Path(name).exists() else ""
+        if any(not re.search(rf"(?:def|class) {part}\b|^{part}\b", source, re.M) for part in defined.split(".")):
+            found.append(f"{path}: {name}: no such function or class: {defined}")
+    return found
+
+
 def house_problems() -> list[str]:
     """The differences between the tables of the house and the enforced rooms and layers."""
     try:
@@ -51,8 +70,12 @@ def house_problems() -> list[str]:
 
 
 def main() -> int:
-    names = subprocess.run(["git", "ls-files", "*.md"], check=True, capture_output=True, text=True).stdout.split()
+    files = subprocess.run(["git", "ls-files"], check=True, capture_output=True, text=True).stdout.split()
+    names = [name for name in files if name.endswith(".md")]
     faults = [problem for name in names for problem in problems(Path(name))]
+    # the changelog names what was; it stays as it was written
+    known = ends(files)
+    faults += [problem for name in names if name != "CHANGELOG.md" for problem in stale_code(Path(name), known)]
     faults += house_problems()
     print("\n".join(faults) if faults else f"{len(names)} documents: every link holds")
     return 1 if faults else 0

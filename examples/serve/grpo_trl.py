@@ -72,7 +72,7 @@ if __name__ == "__main__":
     system = [{"role": "user", "content": "Do the task on the screen with your tools."}]
     tasks = [{"prompt": system, "task_id": None, "seed": 1000000 + number} for number in range(8)]
     arguments = GRPOConfig(
-        output_dir="grpo",
+        output_dir="build/grpo",
         max_steps=2,
         per_device_train_batch_size=2,
         num_generations=2,

@@ -2,6 +2,7 @@
 
 Observations of one cluster (the steps of one trajectory, the repeats of one task) are not independent, so the cluster
 is the unit. docs/explanation/statistics.md says what is used where, with a table of simulated coverage.
+`eval.scores.stats` has the same formulas, because neither package imports the other; a test holds them equal.
 
 Sources: Wilson (1927), JASA 22:209-212, formula as in Newcombe (1998), Statistics in Medicine 17:857-872, method 3; by
 cluster with an effective number of observations and Student's t: Korn and Graubard (1998), Survey Methodology

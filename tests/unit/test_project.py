@@ -55,6 +55,13 @@ def test_the_hooks_run_what_make_check_runs() -> None:
     assert "make check" in entries  # before a push: what is too slow for a commit
 
 
+def test_the_top_level_holds_what_the_project_is_made_of() -> None:
+    """A program that is run in a clone leaves its output there: a checkpoint was committed that way."""
+    folders = {path.relative_to(ROOT).parts[0] for path in tracked(".") if path.parent != ROOT}
+    fixed = {"images", "k8s", "launcher", "training", "eval", "tests"}
+    assert folders == fixed | {".ci", ".github", "deploy", "docs", "examples", "tools"}
+
+
 def workflow(name: str) -> dict[str, Any]:
     read: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text(encoding="utf-8"))
     return read

@@ -45,6 +45,17 @@ class StopRequest:
         self.asked = True
 
 
+class StopAsked(TrainerCallback):  # type: ignore[misc]
+    """Knows whether SIGTERM came: run_training gives the request to every callback that has a place for it."""
+
+    def __init__(self) -> None:
+        self.stop: StopRequest | None = None
+        self.resume: str | None = None
+
+    def asked(self) -> bool:
+        return self.stop is not None and self.stop.asked
+
+
 def agreed(args: TrainingArguments, asked: bool) -> bool:
     """Whether any process got SIGTERM; all processes get the same answer, so that all stop after the same step."""
     import torch

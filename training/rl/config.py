@@ -130,7 +130,7 @@ class RlConfig(TrainerConfig, frozen=True, kw_only=True):
                           policy is train/post_kl_v1 and train/post_kl_v2
     asynchronous          rollouts run in a process of their own, with a copy of the model, while the training trains;
                           weights go there after each update, under a version. None: rollouts and updates take turns
-    gate                  nats. Before each generation's first step, the log probabilities of every turn are computed
+    gate                  nats. Before a generation moves the weights, the log probabilities of every turn are computed
                           again from what the loss sees. Where a turn's mean absolute difference from those of the
                           rollout is larger, the training stops with exit code 78 and results/gate.json names the turns.
                           With asynchronous, by the weights that sampled the turn.

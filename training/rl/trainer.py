@@ -11,14 +11,13 @@ from typing import Any, Literal, NoReturn
 import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
-from transformers import TrainerCallback
 
 from eval.config.progress import metric
 from eval.desktop import Desktop, Task
 from training.common import trackers
 from training.common.measuring.in_training import undisturbed
 from training.common.rates import from_the_first_step
-from training.common.reporting import StopRequest
+from training.common.reporting import StopAsked
 from training.rl.asynchronous.rollouts import AsyncRollouts
 from training.rl.config import RlConfig
 from training.rl.learning import gate
@@ -31,7 +30,7 @@ from training.rl.learning.kl import PostKl, ReferenceModel
 from training.rl.learning.loss_rows import LINES, LossRow, Pictures
 from training.rl.learning.losses import LossSettings
 from training.rl.learning.ranks import TrainingRanks
-from training.rl.learning.row_trainer import RowTrainer
+from training.rl.learning.row_trainer import RowTrainer, Seen
 from training.rl.learning.sdpo.stage import (
     SdpoSettings,
     TeacherCallback,
@@ -63,17 +62,6 @@ from training.rl.weights.published import PublishedWeights
 
 class Stopped(Exception):
     """SIGTERM came during rollouts; a checkpoint of the weights before them is written, where there was a step."""
-
-
-class StopAsked(TrainerCallback):  # type: ignore[misc]
-    """Knows whether SIGTERM came: run_training gives the request to every callback that has a place for it."""
-
-    def __init__(self) -> None:
-        self.stop: StopRequest | None = None
-        self.resume: str | None = None
-
-    def asked(self) -> bool:
-        return self.stop is not None and self.stop.asked
 
 
 class RolloutTrainer(RowTrainer):
@@ -149,6 +137,7 @@ class RolloutTrainer(RowTrainer):
         self.filters = self.policy.filters
         self.pictures = Pictures(self.processing_class, self.model.config.image_token_id)
         self.rows: list[LossRow] | None = None  # of the present generation
+        self.unjudged: tuple[RolloutGeneration, list[TurnRecord]] | None = None  # where the gate waits for the gradient
         self.last: RolloutGeneration | None = None
         self.left = time.monotonic()  # when the last rollouts were there
 
@@ -170,7 +159,10 @@ class RolloutTrainer(RowTrainer):
         model.train()
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
-        loss = self.gradient(model, self.rows, self.state.global_step)
+        if self.unjudged is None:
+            loss = self.gradient(model, self.rows, self.state.global_step)
+        else:
+            loss = self.judged_gradient(model, self.rows, *self.unjudged)
         further, found = self.sdpo_gradient(self.rows, self.state.global_step)
         for name, value in mean_figures(found).items():
             self.note(name, value)
@@ -178,6 +170,21 @@ class RolloutTrainer(RowTrainer):
                 print(told, flush=True)
         self._step += 1
         return loss + further
+
+    def judged_gradient(
+        self, model: Any, rows: Sequence[LossRow], made: RolloutGeneration, records: Sequence[TurnRecord]
+    ) -> Tensor:
+        """Adds the gradient of a generation that the gate has not seen; gives its loss. Raises ConfigError, and leaves
+        no gradient then: weights and optimiser are what they were."""
+        seen: Seen = {}
+        loss = self.gradient(model, rows, self.state.global_step, seen)
+        try:
+            self._record(made, self._judged(made, self._measure(records, seen)))
+        except Exception:
+            model.zero_grad()
+            raise
+        self.rows = [replace(row, old=tuple(seen[row.at][0].tolist())) for row in rows]
+        return loss
 
     def _acts(self) -> dict[str, Callable[..., Any]]:
         """What the first of several processes asks all of them for."""
@@ -239,16 +246,14 @@ class RolloutTrainer(RowTrainer):
         return whole
 
     def learn_from(self, number: int) -> list[TurnRecord]:
-        """The rollouts of a generation, stage by stage, to one final coefficient for every token. Raises Stopped,
-        ConfigError, InfraError."""
+        """The rollouts of a generation, stage by stage, to one final coefficient for every token. The gate may be left
+        to `judged_gradient`. Raises Stopped, ConfigError, InfraError."""
         made = self.roll_out(number)
         self._keep(made)
-        records = turns_of(made if self.replay is None else self.replay.stand_in(made))
-        records = self._measure(fitting(records, self.pictures))
-        self._tell_of(
-            generation_metrics(made, records, gate.passed(records, self.gate)),
-            generation_line(made, len(learnt(records))),
-        )
+        records = fitting(turns_of(made if self.replay is None else self.replay.stand_in(made)), self.pictures)
+        waits = self.ranks is None and gate.waits(records, self.chosen, self.mean.quantile)
+        if not waits:
+            records = self._judged(made, self._measure(records))
         if self.chosen.mask_truncated:
             records = without_cut(records)
         records = credited(records, self.chosen) if self.critic is None else self.critic.credited(records)
@@ -257,8 +262,9 @@ class RolloutTrainer(RowTrainer):
         if self.chosen.sdpo is not None:
             records = with_teacher_turns(records, SdpoSettings(self.chosen.sdpo.solved, self.policy, self.pictures))
         records = with_coefficients(uncertain_tokens(records, self.mean), self.mean)
-        self._tell_of(self._stage_figures(records), nothing_to_learn(records))
-        self._record(made, records)
+        self.unjudged = (made, records) if waits else None
+        if not waits:
+            self._record(made, records)
         return records
 
     def _keep(self, made: RolloutGeneration) -> None:
@@ -268,12 +274,13 @@ class RolloutTrainer(RowTrainer):
             SuccessEpisodes(self.out / "episodes", self.chosen.successes).keep(made)
         self.task_sampler.note(made)
 
-    def _measure(self, records: Sequence[TurnRecord]) -> list[TurnRecord]:
-        """The stage of the loss's forward: the log probabilities and entropies of all records that fit."""
+    def _measure(self, records: Sequence[TurnRecord], seen: Seen | None = None) -> list[TurnRecord]:
+        """The stage of the loss's forward: the log probabilities and entropies of all records that fit. `seen`: those
+        of the gradient's; None: they are computed."""
         if self.ranks is not None:
             self.ranks.run("send", [record.row() if record.masked is None else None for record in records])
         own, done = learnt(records), list(records)
-        now, entropies = self.log_probabilities(own)
+        now, entropies = self.log_probabilities(own) if seen is None else self.as_seen(own, seen)
         then: Sequence[Tensor | None] = now
         if self.async_rollouts is not None:
             then = self.async_rollouts.at_sampling(own, now, own[0].made.number)
@@ -286,6 +293,12 @@ class RolloutTrainer(RowTrainer):
             for record, line in zip(own, self.by_reference(own), strict=True):
                 done[record.number] = replace(done[record.number], reference=tuple(line.tolist()))
         return done
+
+    def _judged(self, made: RolloutGeneration, records: list[TurnRecord]) -> list[TurnRecord]:
+        """The stage of the gate, which tells of what was played. Raises ConfigError."""
+        told = generation_metrics(made, records, gate.passed(records, self.gate))
+        self._tell_of(told, generation_line(made, len(learnt(records))))
+        return records
 
     def _stage_figures(self, records: Sequence[TurnRecord]) -> dict[str, float]:
         told = stage_metrics(records, self.chosen)
@@ -300,7 +313,9 @@ class RolloutTrainer(RowTrainer):
             print(line, flush=True)
 
     def _record(self, made: RolloutGeneration, records: Sequence[TurnRecord]) -> None:
+        """Tells of all stages. Raises ConfigError for a collapse."""
         assert self.recorder is not None
+        self._tell_of(self._stage_figures(records), nothing_to_learn(records))
         step = self.state.global_step + 1
         self.recorder.generation(made, step, records)
         if self.args.report_to:

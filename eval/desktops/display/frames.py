@@ -115,18 +115,31 @@ class Camera:
         if self._last is not None and drawn is None and _same(cursor, self._last):
             return self._last
         wide, high = self.connection.size
-        pixels = bytearray(3 * wide * high) if self._last is None else bytearray(self._last.rgb)
-        _put(pixels, wide, *self._below)
+        before = memoryview(bytes(3 * wide * high) if self._last is None else self._last.rgb)
+        # only the rows that change are copied twice: a picture of a large screen has megabytes
+        first, end = self._rows(drawn, cursor)
+        strip = bytearray(before[3 * wide * first : 3 * wide * end])
+        part, left, top, width = self._below
+        _put(strip, wide, part, left, top - first, width)
         if drawn is not None:
-            self._refresh(pixels, *drawn)
-        self._draw_pointer(pixels, cursor)
-        self._last = Frame(
-            bytes(pixels), self.connection.size, (int(cursor.x), int(cursor.y)), int(cursor.cursor_serial)
-        )
+            self._refresh(strip, first, *drawn)
+        self._draw_pointer(strip, first, cursor)
+        pixels = b"".join((before[: 3 * wide * first], strip, before[3 * wide * end :]))
+        self._last = Frame(pixels, self.connection.size, (int(cursor.x), int(cursor.y)), int(cursor.cursor_serial))
         return self._last
 
-    def _refresh(self, frame: bytearray, left: int, top: int, width: int, height: int) -> None:
-        """Takes a part of the screen anew, into the pixels of a picture."""
+    def _rows(self, drawn: tuple[int, int, int, int] | None, cursor: Any) -> tuple[int, int]:
+        """The first row and the row after the last of what was drawn, of the pointer, and of what it hid before."""
+        part, _, top, width = self._below
+        spans = [(int(cursor.y) - int(cursor.yhot), int(cursor.height)), (top, len(part) // (3 * width))]
+        if drawn is not None:
+            spans.append((drawn[1], drawn[3]))
+        high = self.connection.size[1]
+        inside = [(max(0, top), min(high, top + height)) for top, height in spans if top < high and top + height > 0]
+        return min((top for top, _ in inside), default=0), max((end for _, end in inside), default=0)
+
+    def _refresh(self, strip: bytearray, first: int, left: int, top: int, width: int, height: int) -> None:
+        """Takes a part of the screen anew, into the rows of a picture from `first` on."""
         root, size = self.connection.root, width * height * 4
         if self._address is not None:
             self._shm.GetImage(root, left, top, width, height, ALL_PLANES, Z_PIXMAP, self._segment, 0).reply()
@@ -135,7 +148,7 @@ class Camera:
             reply = self.connection.x.core.GetImage(Z_PIXMAP, root, left, top, width, height, ALL_PLANES).reply()
             pixels = bytes(reply.data.buf())
         part = Image.frombuffer("RGB", (width, height), pixels, "raw", "BGRX", 0, 1).tobytes()
-        _put(frame, self.connection.size[0], part, left, top, width)
+        _put(strip, self.connection.size[0], part, left, top - first, width)
         if self._address is not None and size > KEPT:  # a picture of all is rare, and keeps no memory until the next
             ctypes.CDLL(None).madvise(ctypes.c_void_p(self._address), ctypes.c_size_t(size), MADV_REMOVE)
 
@@ -143,8 +156,9 @@ class Camera:
         """Whether the pointer is where it was in the picture, and looks the same: no damage tells of it."""
         return _same(self._xfixes.GetCursorImage().reply(), frame)
 
-    def _draw_pointer(self, pixels: bytearray, cursor: Any) -> None:
-        """Draws the pointer in, and keeps what it hides; its colours are multiplied by alpha already (XFixes)."""
+    def _draw_pointer(self, strip: bytearray, first: int, cursor: Any) -> None:
+        """Draws the pointer into the rows from `first` on, and keeps what it hides; its colours are multiplied by alpha
+        already (XFixes)."""
         wide, high = self.connection.size
         left, top = int(cursor.x) - int(cursor.xhot), int(cursor.y) - int(cursor.yhot)
         shown = (max(0, left), max(0, top), min(wide, left + cursor.width), min(high, top + cursor.height))
@@ -153,14 +167,14 @@ class Camera:
             return
         left, top = left - shown[0], top - shown[1]  # of the pointer, in the part below it
         width, height = shown[2] - shown[0], shown[3] - shown[1]
-        rows = memoryview(pixels)[3 * wide * shown[1] : 3 * wide * shown[3]]
+        rows = memoryview(strip)[3 * wide * (shown[1] - first) : 3 * wide * (shown[3] - first)]
         below = b"".join(rows[start : start + 3 * width] for start in range(3 * shown[0], len(rows), 3 * wide))
         part = Image.frombytes("RGB", (width, height), below)
         raw = bytes(cursor.cursor_image.buf())
         picture = Image.frombuffer("RGBa", (cursor.width, cursor.height), raw, "raw", "BGRa", 0, 1).convert("RGBA")
         part.paste(picture, (left, top), picture)
         self._below = (below, shown[0], shown[1], width)
-        _put(pixels, wide, part.tobytes(), shown[0], shown[1], width)
+        _put(strip, wide, part.tobytes(), shown[0], shown[1] - first, width)
 
 
 def _same(cursor: Any, frame: Frame) -> bool:

@@ -45,7 +45,7 @@ class GroupBudget:
         self._over = threading.Event()
         self._groups: list[_GroupSum] = []
         self._listed = 0.0
-        self._thread = ResilientThread("purse", self._next, log, pause=min(job.timing.beat, 1.0))
+        self._thread = ResilientThread("group-budget", self._next, log, pause=min(job.timing.beat, 1.0))
 
     def begin(self) -> Stop | None:
         """Reads the ceilings; then keeps them in a thread of its own. A Stop when one is reached already. Raises

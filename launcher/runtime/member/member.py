@@ -100,7 +100,7 @@ class Member:
         self._settled = False
         self._sight = RunObserver(store, job, self.run, member, placement, self._nonce, self.clock)
         self._beating: Beating | None = None
-        self._purse: GroupBudget | None = None
+        self._budget: GroupBudget | None = None
 
     # start
 
@@ -227,19 +227,19 @@ class Member:
     def _keep_ceilings(self) -> Stop | None:
         """The leader begins to watch what the run's groups cost. A Stop when they may cost nothing more."""
         beating = self._beating
-        while self.index == 0 and self._purse is None and beating is not None:
+        while self.index == 0 and self._budget is None and beating is not None:
             if (stop := self.should_stop()) is not None:
                 return stop
-            purse = GroupBudget(
+            budget = GroupBudget(
                 self.store, self.job, self.run, beating.paid, clock=self.clock, log=self.log, halt=self._halt
             )
             try:
-                stop = purse.begin()
+                stop = budget.begin()
             except Unreachable as error:
                 self.log(f"store: {error}")
                 self.clock.wait(self.stopped, self.poll)
                 continue
-            self._purse = purse
+            self._budget = budget
             if stop is not None:
                 self._halt(stop)
                 return stop
@@ -384,8 +384,8 @@ class Member:
         finally:
             if self._beating is not None:
                 self._beating.finish()
-            if self._purse is not None:
-                self._purse.finish()
+            if self._budget is not None:
+                self._budget.finish()
 
     def _end(self, mine: Exit, outputs_done: bool, data: Mapping[str, str] | None) -> int:
         # a single rank that succeeded needs to read only the next attempt's claim: result.json is create-only anyway

@@ -365,8 +365,6 @@ for _ in range({megabytes}):
         time.sleep(0.02)
     assert process.returncode == 0
     assert 0 < peak < 120_000  # KiB
-    whole = [key for key in rig.objects() if "/logs/" in key]
-    assert len(whole) == 1
     log = rig.log()
     first = log.index(block)
     assert log[first : first + megabytes * size] == (tmp_path / "block").read_bytes() * megabytes

@@ -71,19 +71,19 @@ def allow(store: Store, amount: float, runs: Sequence[str]) -> None:
 
 
 class Leader:
-    """A purse, without its thread: `look` is one round of it."""
+    """A budget, without its thread: `look` is one round of it."""
 
     def __init__(self, store: Store, one: ResolvedJob) -> None:
         self.clock, self.stops, self.held = SetClock(), list[Stop](), 0.0
-        self.purse = GroupBudget(
+        self.budget = GroupBudget(
             store, one, run_id(one), lambda: self.held, clock=self.clock, log=print, halt=self.stops.append
         )
-        self.purse._thread.is_alive = lambda: True  # type: ignore[method-assign]
+        self.budget._thread.is_alive = lambda: True  # type: ignore[method-assign]
 
     def look(self, seconds: float) -> Stop | None:
         self.clock.at += seconds
         self.held += seconds
-        self.purse._next()
+        self.budget._next()
         return self.stops[-1] if self.stops else None
 
 
@@ -92,7 +92,7 @@ def test_a_sibling_that_waits_counts_only_once_it_has_begun(folder: Store) -> No
     mine, waiting = job("mine"), job("waiting")
     of_group(folder, KEPT + 100, mine, waiting)
     leader = Leader(folder, mine)
-    assert leader.purse.begin() is None
+    assert leader.budget.begin() is None
     for _ in range(9):
         assert leader.look(10.0) is None
     stop = leader.look(10.0)
@@ -108,7 +108,7 @@ def test_a_sibling_that_runs_counts_with_what_stopping_it_costs(folder: Store) -
     folder.create(keys.claim("main-0"), msgspec.json.encode(Claim(Placement("process", "there"), "n", 0.0)))
     folder.put(keys.beat("main-0"), msgspec.json.encode(Beat(1, "running", held=60.0)))
     leader = Leader(folder, mine)
-    assert leader.purse.begin() is None
+    assert leader.budget.begin() is None
     assert leader.look(30.0) is None  # 60 + 30, and what is kept for both
     assert leader.look(11.0) is not None
 
@@ -118,7 +118,7 @@ def test_a_ceiling_that_is_changed_while_the_runs_run(folder: Store) -> None:
     mine = job("mine")
     runs = of_group(folder, KEPT + 100, mine)
     leader = Leader(folder, mine)
-    assert leader.purse.begin() is None
+    assert leader.budget.begin() is None
     allow(folder, KEPT + 1000, runs)
     assert leader.look(150.0) is None
     allow(folder, KEPT + 180, runs)
@@ -130,7 +130,7 @@ def test_a_ceiling_that_is_changed_while_the_runs_run(folder: Store) -> None:
     late = job("late")
     folder.create(RunKeys(run_id(late)).job, encode_job(late))
     other = Leader(folder, late)
-    assert other.purse.begin() is None
+    assert other.budget.begin() is None
     assert other.look(50.0) is None
     allow(folder, KEPT + 1, [run_id(late)])
     assert other.look(LIST_AGAIN) is not None

@@ -22,8 +22,10 @@ from eval.config import ConfigError
 from eval.episodes import MARKER, READ_VERSIONS, STEPS, Episode, EpisodeError, is_complete, read_episode
 from training.data.faults import BadSample
 from training.data.ingest.registry import EpisodesConfig
-from training.data.ingest.source import decoded, inside, lines
+from training.data.ingest.source import content, decoded, inside, lines
 from training.data.ingest.tally import Lost, Tally
+from training.data.looks import LOOKS, write_looks
+from training.data.similar_images import dhash
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -42,16 +44,19 @@ def episodes(config: EpisodesConfig, tally: Tally, scratch: Path) -> Iterator[tu
     labels: Labels = {}
     for folder in folders:
         try:
-            episode, frames, seen = load(folder)
+            looks: dict[str, str] | None = None if config.check else {}
+            episode, frames, seen = load(folder, looks)
             contradictions(episode, seen, labels, config.same)
+            if looks is not None:
+                write_looks(scratch / LOOKS, looks)
             yield folder.name, episode, frames
         except (Lost, BadSample) as trouble:
             tally.lose(folder.name, trouble)
 
 
-def load(folder: Path) -> tuple[Episode, list[Path], list[bytes]]:
+def load(folder: Path, looks: dict[str, str] | None = None) -> tuple[Episode, list[Path], list[bytes]]:
     """A valid episode, its frames' files, the final one too where there is one, and of an episode that is a label the
-    digest of what each shows. Each file is decoded once. Raises BadSample."""
+    digest of what each shows. Each file is decoded once. `looks`: gets how each looks. Raises BadSample."""
     if not is_complete(folder):
         raise BadSample("unfinished", f"there is no {MARKER}")
     try:
@@ -77,7 +82,10 @@ def load(folder: Path) -> tuple[Episode, list[Path], list[bytes]]:
     seen: list[bytes] = []
     labelled = episode.success is not False and episode.outcome == "scored"
     for path in frames:
-        image = decoded(path)
+        data = content(path)
+        image = decoded(data, path.name)
+        if looks is not None:
+            looks[hashlib.sha256(data).hexdigest()] = dhash(image).hex()
         if image.size != episode.screen:
             size = f"{image.width}x{image.height}"
             raise BadSample("other_size", f"{path.name} is {size}, the screen {episode.screen}")

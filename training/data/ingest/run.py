@@ -20,8 +20,10 @@ from training.data.faults import BadSample
 from training.data.ingest.registry import EpisodesConfig, IngestConfig, importer
 from training.data.ingest.source import folder_name
 from training.data.ingest.tally import Tally
+from training.data.looks import LOOKS, place_of
 
 STAGING: Final = ".ingest"  # in the output folder, for incomplete episodes
+SCRATCH: Final = "scratch"  # in it, the importer's; LOOKS there are those of the episode that it gives
 REPORT: Final = "report.json"
 
 
@@ -37,6 +39,9 @@ def store(out: Path, episode: Episode, frames: Sequence[Path]) -> None:
     """Moves an episode to its folder atomically; an equal one that exists already is not touched."""
     staged, old, target = out / STAGING / "new", out / STAGING / "old", out / folder_name(episode.episode_id)
     write_episode(staged, episode, frames)
+    if (looks := out / STAGING / SCRATCH / LOOKS).exists():
+        place_of(target).parent.mkdir(exist_ok=True)
+        looks.replace(place_of(target))
     if same(staged, target):
         shutil.rmtree(staged)
         return
@@ -59,10 +64,10 @@ def ingest(config: IngestConfig, out: Path) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     (out / REPORT).unlink(missing_ok=True)  # from an earlier run
     shutil.rmtree(staging, ignore_errors=True)
-    (staging / "scratch").mkdir(parents=True)
+    (staging / SCRATCH).mkdir(parents=True)
     seen: set[str] = set()
     try:
-        for number, (where, episode, frames) in enumerate(importer(config)(config, tally, staging / "scratch"), 1):
+        for number, (where, episode, frames) in enumerate(importer(config)(config, tally, staging / SCRATCH), 1):
             if (name := folder_name(episode.episode_id)) in seen:
                 tally.lose(where, BadSample("duplicate_id", episode.episode_id))
                 continue

@@ -12,12 +12,13 @@ from eval.actions.geometry import OutOfFrame, Screen
 from eval.desktop import BadFrame
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample
+from training.data.looks import LOOKS
 
 if TYPE_CHECKING:
     from PIL import Image
 
 LONGEST: Final = 180  # characters of a folder's name
-TAKEN: Final = frozenset({"report.json"})
+TAKEN: Final = frozenset({"report.json", LOOKS})
 
 
 def folder_name(text: str) -> str:
@@ -44,19 +45,27 @@ def lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
 
 def picture(path: Path) -> tuple[int, int]:
     """The size (width, height) of a PNG that decodes to its end. Raises BadSample."""
-    return decoded(path).size
+    return decoded(content(path), path.name).size
 
 
-def decoded(path: Path) -> Image.Image:
-    """A PNG, decoded to its end, RGB. Raises BadSample."""
+def content(path: Path) -> bytes:
+    """Of a picture's file. Raises BadSample."""
     if not path.is_file():
         raise BadSample("image_missing", path.name)
     try:
-        image = opened(path, path.name)
+        return path.read_bytes()
+    except OSError as error:
+        raise BadSample("image_broken", f"{path.name}: {error.strerror}") from None
+
+
+def decoded(data: bytes, name: str) -> Image.Image:
+    """A PNG, decoded to its end, RGB. Raises BadSample."""
+    try:
+        image = opened(data, name)
     except BadFrame as error:
         raise BadSample("image_broken", str(error)) from None
     if image.format != "PNG":
-        raise BadSample("image_not_png", path.name)
+        raise BadSample("image_not_png", name)
     return image
 
 

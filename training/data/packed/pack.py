@@ -22,6 +22,7 @@ from eval.config import help as config_help
 from eval.config.progress import progress
 from eval.episodes import Episode, EpisodeError, is_complete, read_episode
 from training.data.faults import BadSample, Faults, Policy
+from training.data.looks import read_looks
 from training.data.packed.store import Counts, DatasetManifest, is_dataset, parts, read_manifest
 
 Part = Annotated[float, msgspec.Meta(ge=0, lt=1)]
@@ -124,7 +125,8 @@ def pack(config: PackConfig, out: Path) -> DatasetManifest:
         for count, folder in enumerate(find(config.episodes), 1):
             try:
                 episode = read_episode(folder)
-                writer.add(episode, frames(folder, episode), split=side(config.split, episode), folder=folder.name)
+                place, looks = side(config.split, episode), read_looks(folder)
+                writer.add(episode, frames(folder, episode), split=place, folder=folder.name, looks=looks)
             except EpisodeError as error:
                 faults.bad(str(folder), BadSample("broken_episode", str(error)))
             except BadSample as fault:

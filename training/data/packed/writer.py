@@ -9,7 +9,7 @@ import json
 import re
 import sqlite3
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -22,6 +22,7 @@ from eval.desktop import BadFrame
 from eval.episodes import Episode
 from eval.episodes.pictures import opened
 from training.data.faults import BadSample
+from training.data.looks import PNG, undamaged
 from training.data.packed.store import (
     FORMAT,
     INDEX,
@@ -46,6 +47,8 @@ OURS: Final = re.compile(
     r"[\w.-]+-[0-9]{5}\.parquet|images-[0-9]{5}\.tar|images\.parquet|\.images\.sqlite|\.dataset\.json"
 )
 RECENT: Final = 50_000  # hashes cached in memory, to save queries of the database
+
+NOTHING: Final[Mapping[str, str]] = {}
 
 Frame = Image.Image | bytes | Path
 
@@ -87,21 +90,26 @@ class ImageWriter:
             " dhash BLOB) WITHOUT ROWID"
         )
 
-    def add(self, frame: Frame) -> str:
-        """Writes the image if it is new; returns its sha256. Raises BadSample for an invalid image."""
+    def add(self, frame: Frame, looks: Mapping[str, str] = NOTHING) -> str:
+        """Writes the image if it is new; returns its sha256. Raises BadSample for an invalid image. `looks`: perceptual
+        hashes by sha256; such an image is not decoded."""
         data = _bytes(frame)
         sha = hashlib.sha256(data)
         if sha.digest() in self.recent or self._known(sha.digest()):
             return sha.hexdigest()
         name = str(frame) if isinstance(frame, Path) else "an image"
         try:
-            image = opened(data, name)
+            if (known := looks.get(sha.hexdigest())) is not None and data.startswith(PNG):
+                kind, size, look = "PNG", undamaged(data, name), bytes.fromhex(known)
+            else:
+                image = opened(data, name)
+                kind, size, look = str(image.format), image.size, dhash(image)
         except BadFrame as error:
             raise BadSample("image_broken", str(error)) from None
-        if (suffix := SUFFIXES.get(str(image.format))) is None:
+        if (suffix := SUFFIXES.get(kind)) is None:
             raise BadSample("image_broken", f"{name}: not PNG, JPEG or WebP")
         pack, offset = self._write(f"{sha.hexdigest()}.{suffix}", data)
-        row = (sha.digest(), pack, offset, len(data), image.width, image.height, dhash(image))
+        row = (sha.digest(), pack, offset, len(data), *size, look)
         self.base.execute("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         self._note(sha.digest())
         return sha.hexdigest()
@@ -257,8 +265,16 @@ class DatasetWriter:
         self.counts: dict[str, Counts] = {}  # what was added to each split
         self.skipped: dict[str, Any] = {}
 
-    def add(self, episode: Episode, frames: Sequence[Frame], *, split: str = "train", folder: str = "") -> None:
-        """Adds an episode with a frame per step, and the final frame if there is one.
+    def add(
+        self,
+        episode: Episode,
+        frames: Sequence[Frame],
+        *,
+        split: str = "train",
+        folder: str = "",
+        looks: Mapping[str, str] = NOTHING,
+    ) -> None:
+        """Adds an episode with a frame per step, and the final frame if there is one. `looks`: as of `ImageWriter.add`.
 
         Raises BadSample for an unusable episode; then only images of it are written.
         """
@@ -266,7 +282,7 @@ class DatasetWriter:
             raise BadSample("no_steps", "an episode without a step")
         if len(frames) not in (len(episode.steps), len(episode.steps) + 1):
             raise BadSample("image_missing", f"{len(frames)} frames for {len(episode.steps)} steps")
-        row = to_row(episode, [self.images.add(frame) for frame in frames], folder)
+        row = to_row(episode, [self.images.add(frame, looks) for frame in frames], folder)
         if split not in self.splits:
             self.splits[split] = _Shards(self.folder, split, self.shard_bytes)
         self.splits[split].add(row)

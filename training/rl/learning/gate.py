@@ -3,6 +3,9 @@
 For every turn, the mean absolute difference (nats) between the log probabilities of its tokens at the rollout and those
 that the loss computes from the kept ids and pictures, with the same weights. Swapped or missing pictures, other ids and
 another temperature all show here. A training that went on would learn from probabilities that no policy had.
+
+The loss's log probabilities are computed before anything else, or they are those of the gradient's own forward, where
+nothing needs them earlier (`waits`). Then the optimiser waits for the gate.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.config import ConfigError
+from training.rl.config import RlConfig
 from training.rl.learning.turn_records import TurnRecord, learnt
 
 NAMED = 20  # turns that gate.json names, the worst first
@@ -43,6 +47,24 @@ class GateSettings:
 
     tolerance: float
     file: Path
+
+
+def waits(records: Sequence[TurnRecord], config: RlConfig, quantile: float) -> bool:
+    """Whether the gate can look at the log probabilities of the gradient's own forward, because nothing before it reads
+    them, all of a generation's turns are in it, and no step comes between.
+
+    records   before turns are left out for their length
+    quantile  the share of the tokens, those of the highest entropy, whose terms are kept
+    """
+    read = (
+        config.period > 1
+        or config.advantage == "gae"
+        or config.entropy_share < 1.0
+        or quantile < 1.0
+        or any(each is not None for each in (config.sdpo, config.kl, config.replay, config.asynchronous))
+    )
+    left_out = any(each.masked is not None or (config.mask_truncated and each.turn.cut) for each in records)
+    return not read and not left_out
 
 
 def passed(records: Sequence[TurnRecord], settings: GateSettings) -> dict[str, Any]:

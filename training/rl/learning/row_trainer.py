@@ -7,7 +7,7 @@ processes changes nothing but the order of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,14 +21,16 @@ from training.common.model.sharding import is_sharded, reshard
 from training.rl.config import RlConfig
 from training.rl.learning.entropy_bonus import EntropyBonus
 from training.rl.learning.kl import ReferenceModel, divergence
-from training.rl.learning.loss_rows import LossRow, Pictures, parts, step_rows, tensors
+from training.rl.learning.loss_rows import LossRow, Pictures, Place, parts, step_rows, tensors
 from training.rl.learning.losses import LossSettings, clipped, token_losses
-from training.rl.learning.ranks import TrainingRanks, passes
+from training.rl.learning.ranks import Measured, TrainingRanks, passes
 from training.rl.learning.sdpo import loss as sdpo_loss
 from training.rl.learning.sdpo.stage import TeacherCallback
 from training.rl.learning.trajectory_rows import by_turn
 from training.rl.learning.turn_records import TurnRecord
 from training.rl.rollouts.filters import SamplingFilters, entropy_of, seen_before
+
+Seen = dict[Place, tuple[Tensor, Tensor]]  # by a row's `at`: what `log_probabilities` gives for it
 
 
 class RowTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -54,8 +56,9 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
     ranks: TrainingRanks | None
     sent: list[LossRow | None]
 
-    def gradient(self, model: Any, rows: Sequence[LossRow], step: int) -> Tensor:
-        """Adds the gradient of an optimiser step's rows with advantages; gives their loss. Figures are told."""
+    def gradient(self, model: Any, rows: Sequence[LossRow], step: int, seen: Seen | None = None) -> Tensor:
+        """Adds the gradient of an optimiser step's rows with advantages; gives their loss. Figures are told. `seen`:
+        None, or the rows have no `old`, which is what this forward gives, and `seen` gets it."""
         device = self.accelerator.device
         loss, told = torch.zeros((), device=device), torch.zeros(7, device=device)
         mine = [row for row in self.step_rows(rows, step) if row.teacher_turn is None]
@@ -66,7 +69,7 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
             waits = self.ranks is not None and at < len(chunks) - 1 and not is_sharded(model)
             with self.accelerator.no_sync(model) if waits else nullcontext():
                 with self.compute_loss_context_manager():
-                    part, figures = self.loss_of(model, own)
+                    part, figures = self.loss_of(model, own, seen)
                 part = part * self.args.world_size  # gradients are averaged over the processes
                 self.accelerator.backward(part)
             loss += part.detach()
@@ -76,14 +79,18 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
             self._tell_step(told.tolist())
         return loss
 
-    def loss_of(self, model: Any, rows: Sequence[LossRow]) -> tuple[Tensor, Tensor]:
+    def loss_of(self, model: Any, rows: Sequence[LossRow], seen: Seen | None = None) -> tuple[Tensor, Tensor]:
         """The sum of the terms of some rows' tokens; and (7,) of these tokens: their number, the sum of their entropy,
         how many are clipped below and above; of those that the entropy bonus is of, their number and the entropy; the
         sum of their divergence from the reference."""
         made = self.inputs(rows)
         now, entropies = self.likely(model, made)
         of, mask = made["coefficients"], made["learnt"]
-        terms, ratio = token_losses(now, made["old"], of, mask, self.losses)
+        old = made["old"]
+        if seen is not None:
+            old = now.detach()
+            seen.update(zip((row.at for row in rows), _lines(rows, old, entropies.detach()), strict=True))
+        terms, ratio = token_losses(now, old, of, mask, self.losses)
         loss = terms.sum()
         if self.bonus.coefficient:
             of_each = torch.where(made["bonus"] > 0, made["bonus"] * entropies, 0.0)
@@ -234,9 +241,14 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
             return self._measured(rows, model)[0]
 
     def _measured(self, rows: Sequence[LossRow], model: Any = None) -> tuple[list[Tensor], list[Tensor]]:
-        if self.chosen.rows == "trajectory":
-            return by_turn(rows, partial(self._log_probabilities, model=model))
-        return self._log_probabilities(rows, model)
+        return self._by_turn(rows, partial(self._log_probabilities, model=model))
+
+    def as_seen(self, rows: Sequence[LossRow], seen: Seen) -> tuple[list[Tensor], list[Tensor]]:
+        """What `log_probabilities` gives, from the forward of a gradient."""
+        return self._by_turn(rows, lambda made: _columns([seen[row.at] for row in made]))
+
+    def _by_turn(self, rows: Sequence[LossRow], measure: Callable[[Sequence[LossRow]], Measured]) -> Measured:
+        return by_turn(rows, measure) if self.chosen.rows == "trajectory" else measure(rows)
 
     def measured(self, rows: Sequence[LossRow]) -> list[Tensor]:
         """The log probabilities of all tokens after the prompts of rows that every process has."""
@@ -252,15 +264,22 @@ class RowTrainer(GRPOTrainer):  # type: ignore[misc]
         return found
 
     def _by_passes(self, chunks: Sequence[Sequence[LossRow]], model: Any = None) -> tuple[list[Tensor], list[Tensor]]:
-        found: list[Tensor] = []
-        entropies: list[Tensor] = []
+        found: list[tuple[Tensor, Tensor]] = []
         for some in chunks:
             with torch.no_grad(), self.compute_loss_context_manager():
                 likely, unsure = self.likely(self.model if model is None else model, self.inputs(some))
-            for row, line, each in zip(some, likely.cpu(), unsure.cpu(), strict=True):
-                found.append(line[: len(row.turn.ids)])
-                entropies.append(each[: len(row.turn.ids)])
-        return found, entropies
+            found += _lines(some, likely, unsure)
+        return _columns(found)
+
+
+def _lines(rows: Sequence[LossRow], likely: Tensor, entropies: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Of each row alone, (T,) both."""
+    both = zip(rows, likely.cpu(), entropies.cpu(), strict=True)
+    return [(line[: len(row.turn.ids)], each[: len(row.turn.ids)]) for row, line, each in both]
+
+
+def _columns(pairs: Sequence[tuple[Tensor, Tensor]]) -> Measured:
+    return [line for line, _ in pairs], [each for _, each in pairs]
 
 
 def _silent(row: LossRow) -> LossRow:

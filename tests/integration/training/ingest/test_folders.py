@@ -27,7 +27,8 @@ def test_a_disk_that_takes_no_more_is_one_line_and_leaves_nothing_torn(tmp_path:
     assert done.returncode == 78
     assert done.stderr.count("\n") == 1
     assert "File too large" in done.stderr
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "looks"]
+    assert [path.name for path in (tmp_path / "out" / "looks").iterdir()] == ["a.json"]
 
 
 def test_a_run_that_is_killed_leaves_nothing_torn_and_the_next_one_finishes_it(tmp_path: Path) -> None:
@@ -47,4 +48,5 @@ def test_a_run_that_is_killed_leaves_nothing_torn_and_the_next_one_finishes_it(t
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     found = snapshot(tmp_path / "out")
     assert found.pop("report.json")
+    assert all(found.pop(f"looks/episode-{number:02d}.json") for number in range(40))
     assert found == snapshot(tmp_path / "in")
