@@ -20,8 +20,8 @@ from eval import config as configuration
 from eval.agents.config import EvaluatedConfig, HackerConfig, ScriptedConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
-from eval.config.places import with_lines
 from eval.config.progress import metric, progress
+from eval.config.strict import with_lines
 from eval.desktop import Desktop, Interface, SetupFailed
 from eval.environments.registry import (
     ENVIRONMENTS,

@@ -121,12 +121,14 @@ def resolve_loaded(
 ) -> Jobs:
     """Resolves jobs that were read already, as `load` does. Raises BadInput."""
     from launcher.spec.backends import traits
+    from launcher.spec.model import named_backends
     from launcher.spec.profile import load_profile
     from launcher.spec.resolve.group import resolve
-    from launcher.spec.turns import named
 
     settings = load_profile(cwd, profile, os.environ, store)
-    said = [named(one.values.get("backend")) or (settings.backend,) for job in loaded.jobs for one in job.variants]
+    said = [
+        named_backends(one.values.get("backend")) or (settings.backend,) for job in loaded.jobs for one in job.variants
+    ]
     environment = ""
     if not all(traits(name).runs_images for names in ([(backend,)] if backend else said) for name in names):
         from launcher.spec.code.environment import local_environment
@@ -138,8 +140,8 @@ def resolve_loaded(
 def render(jobs: Jobs) -> dict[str, str]:
     """Returns exactly what `submit` would send: file name -> YAML text. Changes nothing and uses no network. Raises
     BadInput."""
+    from launcher.backends.base import renderer
     from launcher.spec.resolve.group import with_positions
-    from launcher.verbs.render import renderer
 
     documents: dict[str, str] = {}
     for name in dict.fromkeys(job.backend for job in jobs.group.runs):
@@ -171,10 +173,9 @@ def submit(
     BadInput, Conflict, Unreachable.
     """
     from launcher.backends.base import backend
-    from launcher.spec.backends import traits
+    from launcher.spec.backends import check_wait, of_machine, traits
     from launcher.spec.code.environment import check_environment, local_environment, store_environment
     from launcher.spec.code.own_files import remember_outputs
-    from launcher.spec.resolve.blocks import check_wait, of_machine
     from launcher.spec.resolve.group import with_positions
     from launcher.store import open_store
     from launcher.store.opening import memory
@@ -232,8 +233,8 @@ def submit(
     except NoCapacity as error:
         if len(group.runs) > 1 or not group.runs[0].alternatives:
             raise
+        from launcher.verbs.ask_backend import backends
         from launcher.verbs.move import move_until_placed
-        from launcher.verbs.status import backends
 
         (run,) = jobs.runs
         moved = move_until_placed(store, run, backends(settings), error)
@@ -258,7 +259,8 @@ def status(
     """
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import write_all
-    from launcher.verbs.status import backends, damaged, list_runs, matches, read_lines
+    from launcher.verbs.ask_backend import backends
+    from launcher.verbs.status import damaged, list_runs, matches, read_lines
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)
     runs = chosen.runs if chosen is not None else tuple(list_runs(opened))
@@ -284,7 +286,7 @@ def wait(
 
     `ended` is called once for each run that ends, with its line. Raises NotFound, Unreachable.
     """
-    from launcher.verbs.status import backends
+    from launcher.verbs.ask_backend import backends
     from launcher.verbs.wait import wait_for
 
     opened, settings, chosen = _chosen(names, store, profile, cwd)

@@ -31,11 +31,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 UNIT = ["tests/unit/protocol"]
 TESTS = {  # file -> (whether the exhaustive check calls it, its unit tests)
-    "launcher/protocol/verdict.py": (True, UNIT),
+    "launcher/protocol/facts.py": (True, UNIT),
     "launcher/protocol/decide.py": (True, UNIT),
     "launcher/protocol/reaping.py": (True, UNIT),
     "launcher/protocol/steps.py": (False, ["tests/contract/protocol/test_rounds.py"]),
-    "launcher/protocol/facts.py": (True, UNIT),
     "launcher/protocol/fold.py": (False, UNIT),
     "launcher/protocol/view.py": (False, UNIT),
     "launcher/runtime/process/verdict.py": (

@@ -73,7 +73,8 @@ def export(config: ExportConfig, out: Path) -> list[str]:
 
 def export_adapter(config: ExportConfig, adapter: Path, folder: Path) -> str:
     """Copies the LoRA after a check against its base model. Raises ConfigError."""
-    from training.common.model.loading import check_adapter, replace
+    from training.common.model.adapter import check_adapter
+    from training.common.model.loading import replace
 
     about = read_adapter(adapter)
     model, _ = load_base(config.model, config.dtype)

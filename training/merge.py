@@ -49,7 +49,7 @@ class MergeConfig(Config, frozen=True, kw_only=True):
 def merge(config: MergeConfig, out: Path) -> list[str]:
     """Writes out/model; returns the report of the comparison. Raises ConfigError."""
     from training.common.model import comparison
-    from training.common.model.loading import with_adapter
+    from training.common.model.adapter import with_adapter
     from training.common.model.merging import merged
 
     if not Path(config.adapter).is_dir():

@@ -376,7 +376,7 @@ def loaded_dtype(config: TrainerConfig) -> str:
     """torch's name of the type in which a model's weights are loaded.
 
     bfloat16 under `precision: bf16` where they are frozen, and for DeepSpeed, which keeps float32 copies itself.
-    training.common.model.precision makes float32 what is trained.
+    training.common.model.sharding makes float32 what is trained.
     """
     frozen = config.lora is not None or config.adapter is not None
     return "bfloat16" if config.precision == "bf16" and (frozen or config.deepspeed is not None) else "float32"

@@ -74,6 +74,20 @@ class ActionType(StrEnum):
     CALL_USER = "call_user"
 
 
+# what tells something, or only asks to look
+SILENT: Final = frozenset(
+    {
+        ActionType.SCREENSHOT,
+        ActionType.ZOOM,
+        ActionType.CURSOR_POSITION,
+        ActionType.DONE,
+        ActionType.FAIL,
+        ActionType.CALL_USER,
+    }
+)
+WITHOUT_MOUSE: Final = SILENT | {ActionType.WAIT}  # allowed where there are only tools
+
+
 MAX_NUMBER: Final = 2**53 - 1  # the largest whole number that every reader of JSON keeps
 POINTED: Final = frozenset({"x", "y", "element"})
 DIRECTIONS: Final = ("up", "down", "left", "right")

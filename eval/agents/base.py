@@ -1,17 +1,21 @@
-"""What an agent promises: it decides for many episodes at once."""
+"""What an agent promises: it decides for many episodes at once; and the step of an episode that a decision becomes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from eval.actions import Action, ImpossibleAction, ParseError
+import msgspec
+
+from eval.accessibility.visible import points_at_control
+from eval.actions import Action, ActionType, ImpossibleAction, ParseError
 from eval.actions.dialects.base import AgentTurn, Response, read_answer
 from eval.actions.dialects.strict_json import shown
 from eval.actions.keys import key_name
 from eval.desktop import Observation, Task
-from eval.episodes import TokenUsage, ToolCall
+from eval.episodes import Step, TokenUsage, ToolCall, frame_name, tree_name
 from eval.prompts import PastStep
 from eval.prompts.demonstrations import Demonstration
 
@@ -126,3 +130,67 @@ def decide(parse: Callable[[str], Response | AgentTurn], text: str) -> Decision:
     if isinstance(read, AgentTurn):
         return Decision(text, read.actions[0], read.thought, further_actions=read.actions[1:])
     return Decision(text, read.action, read.thought)
+
+
+def with_call(step: Step, call: ToolCall) -> Step:
+    """The step with a call as it ended, in the place of the same call as the answer held it."""
+    asked = msgspec.structs.replace(call, result=None, error=None)
+    calls = list(step.calls)
+    if asked in calls:
+        calls[calls.index(asked)] = call
+    else:
+        calls.append(call)
+    return msgspec.structs.replace(step, calls=tuple(calls))
+
+
+def held_after(held: frozenset[str], action: Action) -> frozenset[str]:
+    """The keys and buttons that are down after an action, of those that were down before it."""
+    button = f"button:{action.button or 'left'}"
+    match action.type:
+        case ActionType.KEY_DOWN:
+            return held | set(action.keys or ())
+        case ActionType.KEY_UP:
+            return held - set(action.keys or ())
+        case ActionType.MOUSE_DOWN:
+            return held | {button}
+        case ActionType.MOUSE_UP:
+            return held - {button}
+    return held
+
+
+def judged(action: Action | None, observation: Observation) -> dict[str, float]:
+    """What is known at once of the first action of an answer: against the expert, and against the controls."""
+    metrics: dict[str, float] = {}
+    if action is not None and action.point is not None and observation.tree is not None:
+        metrics["on_control"] = float(points_at_control(observation.tree, action.point))
+    expert = observation.expected
+    if expert is not None:
+        metrics[f"expect_{expert.action.type}"] = 1.0
+        metrics["correct"] = float(expert.matches(action))
+        if expert.box is not None:
+            metrics["in_box"] = float(expert.hit(action))
+    return metrics
+
+
+def step_of(index: int, decision: Decision, observation: Observation) -> Step:
+    return Step(
+        index=index,
+        screenshot=frame_name(index),
+        action=decision.action,
+        response=decision.response,
+        thought=decision.thought,
+        parse_error=decision.parse_error,
+        refused=decision.refused,
+        time=time.time(),
+        metrics=judged(decision.action, observation),
+        token_ids=None if decision.token_ids is None else list(decision.token_ids),
+        logprobs=None if decision.logprobs is None else list(decision.logprobs),
+        expected=observation.expected,
+        marks=dict(observation.marks),
+        further_actions=decision.further_actions,
+        calls=decision.calls,
+        usage=decision.usage,
+        cost=decision.cost,
+        raw=decision.raw,
+        tree=None if observation.tree is None else tree_name(index),
+    )

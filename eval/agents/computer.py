@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from eval.actions import Action, ActionType, ImpossibleAction
-from eval.actions.action import asks, waits
-from eval.agents.base import Decision, History, check_keys
+from eval.actions.action import WITHOUT_MOUSE, asks, waits
+from eval.agents.base import Decision, History, check_keys, held_after, judged, step_of, with_call
 from eval.agents.desktop_calls import timed
-from eval.agents.recording import judged, open_call, step_of
 from eval.config import ConfigError
 from eval.desktop import (
     ActionRefused,
@@ -49,18 +48,6 @@ MAX_TURN: Final = 1000  # actions of one answer that come one by one
 LIMIT: Final = "limit: "  # how the error of an answer begins that a server's limit kept from being given
 ANSWERS_S: Final = 60.0  # seconds in which a desktop tells, after an action that took too long, that it is there
 TOOL_S: Final = 120.0  # seconds after which a tool that should have ended is the infrastructure's failure
-# what an agent may do that is neither mouse nor keyboard
-TOLD: Final = frozenset(
-    {
-        ActionType.DONE,
-        ActionType.FAIL,
-        ActionType.WAIT,
-        ActionType.SCREENSHOT,
-        ActionType.ZOOM,
-        ActionType.CURSOR_POSITION,
-        ActionType.CALL_USER,
-    }
-)
 
 
 def no_mouse(tools: Sequence[str]) -> str:
@@ -309,14 +296,7 @@ class Computer:
             raise ActionRefused(why)
 
     def _add(self, call: ToolCall) -> None:
-        """The call as it ended, in the place of the same call as the answer held it."""
-        calls = list(self.steps[-1].calls)
-        asked = next((number for number, known in enumerate(calls) if open_call(known, call)), None)
-        if asked is None:
-            calls.append(call)
-        else:
-            calls[asked] = call
-        self.steps[-1] = msgspec.structs.replace(self.steps[-1], calls=tuple(calls))
+        self.steps[-1] = with_call(self.steps[-1], call)
 
     def note(self, call: ToolCall) -> None:
         """Adds the call of a tool, with its result, to the open step; one of the same id is replaced."""
@@ -338,7 +318,7 @@ class Computer:
 
     async def _do(self, action: Action, number: int) -> Observation:
         try:
-            if not self.gui and action.type not in TOLD:
+            if not self.gui and action.type not in WITHOUT_MOUSE:
                 raise ActionRefused(no_mouse(self.tools))
             try:
                 check_keys([action])
@@ -354,7 +334,7 @@ class Computer:
         except ActionRefused as refused:
             self._count_refused(f"action {number} ({action.type}): {refused}")
             raise
-        self._hold(action)
+        self.held = held_after(self.held, action)
         if self.observation.done or action.type in (ActionType.DONE, ActionType.FAIL):
             self.ended.set()
         return self.observation
@@ -369,17 +349,6 @@ class Computer:
                 raise
             self.observation, self.held = seen, frozenset()
             raise ActionRefused("it took too long, and was given up") from None
-
-    def _hold(self, action: Action) -> None:
-        button = f"button:{action.button or 'left'}"
-        if action.type is ActionType.KEY_DOWN:
-            self.held |= set(action.keys or ())
-        elif action.type is ActionType.KEY_UP:
-            self.held -= set(action.keys or ())
-        elif action.type is ActionType.MOUSE_DOWN:
-            self.held |= {button}
-        elif action.type is ActionType.MOUSE_UP:
-            self.held -= {button}
 
     def history(self) -> History:
         """The task and the past steps, for an agent that is about to ask its model again."""

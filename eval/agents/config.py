@@ -288,71 +288,33 @@ def make_deciding(config: AgentConfig, builder: PromptBuilder) -> Agent:
     return agent
 
 
+def _options(config: Config, *without: str) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in config.__struct_fields__ if name not in without}
+
+
 def _transformers(config: TransformersConfig, builder: PromptBuilder) -> Agent:
     from eval.agents.transformers import TransformersAgent
 
-    return TransformersAgent(
-        config.model,
-        builder,
-        name=config.name,
-        adapter=config.adapter,
-        max_new_tokens=config.max_new_tokens,
-        batch_size=config.batch_size,
-        min_pixels=config.min_pixels,
-        max_pixels=config.max_pixels,
-        dtype=config.dtype,
-        device=config.device,
-        record_tokens=config.record_tokens,
-        frame=config.frame,
-    )
+    return TransformersAgent(config.model, builder, **_options(config, "model"))
 
 
 def _served(config: ServedConfig, builder: PromptBuilder) -> Agent:
     from eval.agents.served import ServedAgent
 
-    options = {name: getattr(config, name) for name in config.__struct_fields__ if name not in ("model", "tools")}
-    options["base_url"] = base_url(config.base_url, "agent.base_url")
+    options = {**_options(config, "model", "tools"), "base_url": base_url(config.base_url, "agent.base_url")}
     return ServedAgent(config.model, builder, **options)
 
 
 def _openai(config: OpenAiConfig, builder: PromptBuilder) -> LoopingAgent:
     from eval.agents.openai_computer import OpenAiComputerAgent
 
-    return OpenAiComputerAgent(
-        **{name: getattr(config, name) for name in config.__struct_fields__ if name != "tools"},
-        lenient=builder.lenient,
-    )
+    return OpenAiComputerAgent(**_options(config, "tools"), lenient=builder.lenient)
 
 
 def _claude(config: ClaudeConfig, builder: PromptBuilder) -> LoopingAgent:
     from eval.agents.claude import ClaudeAgent
 
-    options = {name: getattr(config, name) for name in config.__struct_fields__ if name != "tools"}
-    return ClaudeAgent(**options, lenient=builder.lenient)
-
-
-def _scripted(config: ScriptedConfig, builder: PromptBuilder) -> Agent:
-    return ScriptedAgent(builder.dialect, name=config.name)
-
-
-def _human(config: HumanConfig, builder: PromptBuilder) -> LoopingAgent:
-    return HumanAgent(builder.dialect.without_marks(), config.name)
-
-
-def _nothing(config: NothingConfig | HackerConfig, builder: PromptBuilder) -> Agent:
-    return DoesNothing(builder.dialect.without_marks(), config.name)
-
-
-def _random(config: RandomConfig, builder: PromptBuilder) -> Agent:
-    return RandomAction(builder.dialect.without_marks(), config.seed, config.name)
-
-
-def _commonest(config: CommonestConfig, builder: PromptBuilder) -> Agent:
-    return _from_episodes(CommonestAction, config, builder)
-
-
-def _nearest(config: NearestConfig, builder: PromptBuilder) -> Agent:
-    return _from_episodes(NearestEpisode, config, builder)
+    return ClaudeAgent(**_options(config, "tools"), lenient=builder.lenient)
 
 
 def _custom(config: CustomConfig, builder: PromptBuilder) -> Agent | LoopingAgent:
@@ -390,23 +352,6 @@ class CheckedAgent:
         return list(decisions)
 
 
-# the class of a configuration -> what makes its agent
-AGENTS: Final[dict[type[Config], Callable[[Any, PromptBuilder], Agent | LoopingAgent]]] = {
-    TransformersConfig: _transformers,
-    ServedConfig: _served,
-    OpenAiConfig: _openai,
-    ClaudeConfig: _claude,
-    ScriptedConfig: _scripted,
-    HumanConfig: _human,
-    NothingConfig: _nothing,
-    HackerConfig: _nothing,
-    RandomConfig: _random,
-    CommonestConfig: _commonest,
-    NearestConfig: _nearest,
-    CustomConfig: _custom,
-}
-
-
 def _from_episodes(
     kind: type[CommonestAction] | type[NearestEpisode], config: CommonestConfig | NearestConfig, builder: PromptBuilder
 ) -> Agent:
@@ -418,3 +363,20 @@ def _from_episodes(
         return kind(folder, builder.dialect.without_marks(), config.name)
     except EpisodeError as error:
         raise ConfigError(f"agent {config.name}: {error}") from None
+
+
+# the class of a configuration -> what makes its agent
+AGENTS: Final[dict[type[Config], Callable[[Any, PromptBuilder], Agent | LoopingAgent]]] = {
+    TransformersConfig: _transformers,
+    ServedConfig: _served,
+    OpenAiConfig: _openai,
+    ClaudeConfig: _claude,
+    CustomConfig: _custom,
+    ScriptedConfig: lambda config, builder: ScriptedAgent(builder.dialect, config.name),
+    HumanConfig: lambda config, builder: HumanAgent(builder.dialect.without_marks(), config.name),
+    NothingConfig: lambda config, builder: DoesNothing(builder.dialect.without_marks(), config.name),
+    HackerConfig: lambda config, builder: DoesNothing(builder.dialect.without_marks(), config.name),
+    RandomConfig: lambda config, builder: RandomAction(builder.dialect.without_marks(), config.seed, config.name),
+    CommonestConfig: lambda config, builder: _from_episodes(CommonestAction, config, builder),
+    NearestConfig: lambda config, builder: _from_episodes(NearestEpisode, config, builder),
+}

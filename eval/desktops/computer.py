@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from eval.accessibility.tree import Tree
 from eval.actions import Action
 from eval.desktop import ActionRefused, BrokenByAgent, DesktopGone, Observation
-from eval.desktops.display.running_desktop import RunningDesktop
-from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted, RunningDesktop
+from eval.desktops.session import DesktopSession
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -86,6 +87,24 @@ async def shown_if_it_answers(
             return await observed(await computer.look()) if await computer.answers() else None
     except TimeoutError:  # a client's ServerTimeout is one, too
         return None
+
+
+class DesktopPool:
+    """Desktops by their addresses, each for one episode at a time."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = tuple(addresses)
+        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Queue[str]] = WeakKeyDictionary()
+
+    @property
+    def waiting(self) -> asyncio.Queue[str]:
+        """The free ones, the one that has been free for longest first; of each loop its own."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._waiting:
+            queue = self._waiting[loop] = asyncio.Queue()
+            for address in self.addresses:
+                queue.put_nowait(address)
+        return self._waiting[loop]
 
 
 class LocalComputer:

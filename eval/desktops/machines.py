@@ -7,12 +7,10 @@ has nothing more to do: two equal pictures count as rest.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 import aiohttp
 import msgspec
@@ -25,7 +23,7 @@ from eval.desktop import DesktopGone, NotRunHere, Observation, Score, SetupFaile
 from eval.desktops.client.failures import BadAnswer, DesktopServerFailed
 from eval.desktops.client.public import PublicClient
 from eval.desktops.client.transport import Transport
-from eval.desktops.computer import ShownScreen, shown_if_it_answers
+from eval.desktops.computer import DesktopPool, ShownScreen, shown_if_it_answers
 from eval.desktops.live import TaskScene
 from eval.desktops.reading import FileEntry
 from eval.desktops.wire import UNREADABLE
@@ -35,12 +33,8 @@ GUEST: Final = "agent"  # the port of the guest's server, as waa-vm calls it
 NOT_TOLD: Final = "the guest's server speaks the public protocol only: it does not tell"
 
 
-class VirtualMachines:
-    """The controllers of some machines, each machine for one episode at a time."""
-
-    def __init__(self, controllers: Sequence[str]) -> None:
-        self.controllers = tuple(controllers)
-        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Queue[str]] = WeakKeyDictionary()
+class VirtualMachines(DesktopPool):
+    """Machines by their controllers' addresses; one that failed is the last of those that are free."""
 
     @classmethod
     def named(cls, given: Sequence[str]) -> VirtualMachines:
@@ -58,16 +52,6 @@ class VirtualMachines:
         if len(set(found)) < len(found) or not found:
             raise ConfigError(f"options.machines: addresses that differ, not {found}")
         return cls(part_of_this_rank(found, "options.machines"))
-
-    @property
-    def waiting(self) -> asyncio.Queue[str]:
-        """The free ones; one that failed comes last."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._waiting:
-            queue = self._waiting[loop] = asyncio.Queue()
-            for address in self.controllers:
-                queue.put_nowait(address)
-        return self._waiting[loop]
 
 
 class MachineDesktop:

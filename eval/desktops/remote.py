@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from eval.accessibility.visible import marks_of
 from eval.actions import Action
@@ -16,7 +15,7 @@ from eval.config.roles import addresses, part_of_this_rank
 from eval.desktop import BrokenByAgent, DesktopGone, InfraError, Observation, Score, SetupFailed, Task
 from eval.desktops.client.failures import AccessRefused
 from eval.desktops.client.fast import DesktopClient
-from eval.desktops.computer import ShownScreen, shown_if_it_answers
+from eval.desktops.computer import DesktopPool, ShownScreen, shown_if_it_answers
 from eval.desktops.live import WORK_S, TaskScene
 from eval.desktops.stage import ServedStage
 from eval.desktops.video import file_of
@@ -26,12 +25,12 @@ LOOKS: Final = 3  # in a row at which every program must be found asleep before 
 LOOK_S: Final = 0.1
 
 
-class Servers:
-    """The servers of a role, each for one episode at a time. `waiting` has those that are free."""
+class Servers(DesktopPool):
+    """The servers of a role, which ask for its token."""
 
     def __init__(self, addresses: Sequence[str], token: str) -> None:
-        self.addresses, self.token = tuple(addresses), token
-        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Queue[str]] = WeakKeyDictionary()
+        super().__init__(addresses)
+        self.token = token
 
     @classmethod
     def of_role(cls, role: str) -> Servers:
@@ -44,16 +43,6 @@ class Servers:
                 f"options.role: {role}: no ${TOKEN_VARIABLE}; the job needs `secrets: [{TOKEN_VARIABLE}]`"
             )
         return cls(part_of_this_rank(found, f"options.role: {role}"), token)
-
-    @property
-    def waiting(self) -> asyncio.Queue[str]:
-        """The free ones, the one that has been free for longest first."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._waiting:
-            queue = self._waiting[loop] = asyncio.Queue()
-            for address in self.addresses:
-                queue.put_nowait(address)
-        return self._waiting[loop]
 
 
 class RemoteDesktop:

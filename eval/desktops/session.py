@@ -21,7 +21,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Final, Literal, TypeVar
 
 from eval.desktop import BrokenByAgent, DesktopGone, DesktopTimeout, InfraError, SetupFailed
-from eval.desktops.display.running_desktop import RunningDesktop
+from eval.desktops.display.running_desktop import TERMINALS, NotOffered, Program, ProgramNotStarted, RunningDesktop
 from eval.desktops.isolation import Isolation, isolation, keeper_command, not_shown
 from eval.desktops.keeping import keepers
 from eval.desktops.keeping.keeper import sweep
@@ -31,18 +31,8 @@ T = TypeVar("T")
 FOLDERS: Final = "/tmp"  # not TMPDIR: the path of a Unix socket has at most 107 bytes
 START_LIMIT_S: Final = 60.0
 STOP_LIMIT_S: Final = 30.0
-# Programs in which an agent can type commands
-_SHELLS: Final = ("bash", "dash", "sh", "zsh")
-_EMULATORS: Final = ("gnome-terminal", "konsole", "lxterminal", "mate-terminal", "qterminal", "rxvt", "terminator")
-TERMINALS: Final = frozenset({*_SHELLS, *_EMULATORS, "uxterm", "x-terminal-emulator", "xfce4-terminal", "xterm"})
-
-
-class NotOffered(Exception):
-    """A program that this session does not start: its machine cannot keep the agent within limits."""
-
-
-class ProgramNotStarted(Exception):
-    """A program of the task did not start: a matter of the task, not of the machine."""
+# what a keeper is told as the options have it
+PASSED_ON: Final = ("processes", "memory", "home_size", "temporary_size", "shown", "folders", "opengl")
 
 
 @dataclass(frozen=True)
@@ -71,24 +61,6 @@ class DesktopOptions:
     folders: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     opengl: bool = False
-
-
-class Program:
-    """A program that was started on the desktop. `pid` is the number inside the desktop's PID namespace."""
-
-    def __init__(self, argv: Sequence[str], pid: int) -> None:
-        self.argv = tuple(argv)
-        self.pid = pid
-        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    @property
-    def status(self) -> int | None:
-        """Its exit code, or minus the signal that ended it; None while it runs."""
-        return self._ended.result() if self._ended.done() else None
-
-    async def wait(self) -> int:
-        """Waits for its end, and gives its status."""
-        return await asyncio.shield(self._ended)
 
 
 def judge(name: str, status: int | None, evidence: Mapping[str, Any], log: str = "") -> Exception:
@@ -306,14 +278,8 @@ class DesktopSession:
             "namespaces": namespaces,
             "cgroups": dict(machine.cgroups),
             "cgroup_version": dict(machine.cgroup_version),
-            "processes": options.processes,
-            "memory": options.memory,
-            "home_size": options.home_size,
-            "temporary_size": options.temporary_size,
-            "shown": options.shown,
-            "folders": options.folders,
+            **{name: getattr(options, name) for name in PASSED_ON},
             "environ": dict(options.environ),
-            "opengl": options.opengl,
         }
 
     async def _begin(self) -> None:

@@ -15,8 +15,9 @@ from eval.actions import Action
 from eval.desktop import BrokenByAgent, DesktopTimeout, NotRunHere, SetupFailed
 from eval.desktops.computer import DesktopComputer, LocalComputer
 from eval.desktops.display.program_sleep import SleepWatch
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted
 from eval.desktops.reading import FileEntry, list_files, read_file
-from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
+from eval.desktops.session import DesktopSession
 
 if TYPE_CHECKING:
     from eval.desktops.client.fast import DesktopClient

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final
 
 from eval.accessibility.tree import Tree, TreeNode
 from eval.desktop import ActionRefused
-from eval.desktops.session import DesktopSession, NotOffered, Program, ProgramNotStarted
+from eval.desktops.display.running_desktop import NotOffered, Program, ProgramNotStarted
+from eval.desktops.session import DesktopSession
 
 RUN_S: Final = 60.0  # seconds that a command may run
 OPEN_S: Final = 20.0  # seconds that a program has to open a window

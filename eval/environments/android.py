@@ -22,8 +22,8 @@ from eval.desktop import Desktop, Expected, Score, SetupFailed, Task
 from eval.environments.splits import seeds
 
 if TYPE_CHECKING:
-    from eval.desktops.android.live import Phones
     from eval.desktops.android.phone import Phone
+    from eval.desktops.computer import DesktopPool
 
 FIRST: Final = {
     "train": ("Amina", "Bruno", "Chiara", "Dmitri", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Karin"),
@@ -178,21 +178,21 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
 
 
 @cache
-def ready_phones(devices: tuple[str, ...] | None) -> Phones:
+def ready_phones(devices: tuple[str, ...] | None) -> DesktopPool:
     """One set for all desktops of an evaluation. Raises ConfigError."""
     from eval.desktops.android.adb import listed_devices, missing_client
-    from eval.desktops.android.live import Phones
+    from eval.desktops.computer import DesktopPool
 
     if line := missing_client():
         raise ConfigError(f"environment: android: {line}")
     if devices is not None:
-        return Phones(devices)
+        return DesktopPool(devices)
     listed = listed_devices()
     ready = [serial for serial, state in listed.items() if state == "device"]
     if not ready:
         others = "".join(f"; {serial} is {state}" for serial, state in listed.items())
         raise ConfigError(f"environment: android: `adb devices` lists no device that is ready{others}")
-    return Phones(ready)
+    return DesktopPool(ready)
 
 
 def _options(options: Mapping[str, Any]) -> AndroidTaskOptions:

@@ -20,11 +20,12 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert
 from eval.desktop import Desktop, DesktopTimeout, Expected, Score, SetupFailed, Task
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted
 from eval.desktops.isolation import check_shown
 from eval.desktops.judging import home
 from eval.desktops.keeping.screen import PACKAGES as DESKTOP_PROGRAMS
 from eval.desktops.keeping.screen import missing_programs
-from eval.desktops.session import DesktopOptions, DesktopSession, NotOffered, ProgramNotStarted
+from eval.desktops.session import DesktopOptions, DesktopSession
 from eval.desktops.stage import DesktopStage
 from eval.environments.splits import seeds
 from eval.identity import TaskParts

@@ -1,14 +1,22 @@
-"""For environments that draw their pictures: which actions no drawing can do, and a text as a picture."""
+"""For environments without a desktop of ours: which actions no drawing can do, a text as a picture, and what somebody
+else's server tells of tasks, pictures and rewards."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import io
 import textwrap
-from typing import Final
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final, Literal, Protocol
 
 from PIL import Image, ImageDraw
 
 from eval.actions import Action, ActionType
-from eval.desktop import ActionRefused
+from eval.config import ConfigError
+from eval.desktop import ActionRefused, BadFrame, InfraError, Score, Task
 
 CANNOT: Final = {
     ActionType.GOTO: "there is no browser",
@@ -46,3 +54,60 @@ def picture_of(text: str) -> Image.Image:
     plain = "\n".join(lines[:LINES]).encode("latin-1", "replace").decode("latin-1")
     ImageDraw.Draw(image).multiline_text((8, 8), plain, fill="black", spacing=1)
     return image
+
+
+RewardKind = Literal["last", "sum"]
+
+
+class InstructionServer(Protocol):
+    async def instruction(self, seed: int) -> str:
+        """What the server tells of a seed. Raises ConfigError where it tells nothing, InfraError."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class TaskOptions(Protocol):
+    """`instruction`: what the agent is told; None: the server tells it."""
+
+    @property
+    def instruction(self) -> str | None: ...
+
+    @property
+    def max_steps(self) -> int: ...
+
+
+def served_tasks(
+    name: str, seeds: range, options: TaskOptions, connect: Callable[[], InstructionServer], field: str
+) -> list[Task]:
+    """A task for each seed. `field`: the option that names the server. Raises ConfigError, also where the server is
+    not there to tell the instructions."""
+    made = [Task(f"{name}-{seed}", options.instruction or "", seed, max_steps=options.max_steps) for seed in seeds]
+    if options.instruction is not None:
+        return made
+    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
+        told = apart.submit(asyncio.run, _instructions(connect(), seeds, field)).result()
+    return [replace(task, instruction=text) for task, text in zip(made, told, strict=True)]
+
+
+async def _instructions(desktop: InstructionServer, seeds: range, field: str) -> list[str]:
+    try:
+        return [await desktop.instruction(seed) for seed in seeds]
+    except InfraError as error:
+        raise ConfigError(f"options.{field}: {error}") from None
+    finally:
+        await desktop.close()
+
+
+def sent_picture(text: Any, where: str) -> Image.Image:
+    """A picture in base64. Raises BadFrame for what is none."""
+    try:
+        return Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB")
+    except (TypeError, ValueError, OSError) as error:
+        raise BadFrame(f"{where}: {type(error).__name__}: {error}") from None
+
+
+def reward_score(rewards: Sequence[float], kind: RewardKind, solved: float) -> Score:
+    """The last reward, or the sum of all, cut to [0, 1]; 0 where there was none."""
+    value = sum(rewards) if kind == "sum" else (rewards or [0.0])[-1]
+    return Score(min(1.0, max(0.0, value)), value >= solved, {"reward": value})

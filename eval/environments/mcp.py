@@ -9,25 +9,19 @@ infrastructure's failure; what a tool says that it could not do is told to the a
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import io
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
-from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Cells
 from eval.config import ConfigError, convert
-from eval.desktop import ActionRefused, BadFrame, Desktop, InfraError, Observation, Score, Task
+from eval.desktop import ActionRefused, Desktop, InfraError, Observation, Score, Task
 from eval.desktops.mcp.client import McpResult, McpServer, McpServerConfig
 from eval.desktops.mcp.tools import ACTIONS, call_of
 from eval.desktops.tools import Tool
-from eval.environments.drawn import STILL, picture_of
+from eval.environments.drawn import STILL, RewardKind, picture_of, reward_score, sent_picture, served_tasks
 
 MAX_STEPS: Final = 50
 
@@ -53,7 +47,7 @@ class McpOptions(McpServerConfig, frozen=True):
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     reward: str = "score"
     done: str = "done"
-    rewards: Literal["last", "sum"] = "last"
+    rewards: RewardKind = "last"
     solved: float = 1.0
     max_steps: int = MAX_STEPS
 
@@ -159,8 +153,7 @@ class McpDesktop:
             raise InfraError(
                 f"{self.options.mcp}: the episode ended, and no result had the number {self.options.reward!r}"
             )
-        value = sum(self.given) if self.options.rewards == "sum" else (self.given or [0.0])[-1]
-        return Score(min(1.0, max(0.0, value)), value >= self.options.solved, {"reward": value})
+        return reward_score(self.given, self.options.rewards, self.options.solved)
 
     async def close(self) -> None:
         server, self.server = self.server, None
@@ -173,10 +166,7 @@ class McpDesktop:
             self.given.append(float(reward))
         image = picture_of(result.text)
         if result.pictures:
-            try:
-                image = Image.open(io.BytesIO(base64.b64decode(result.pictures[-1]))).convert("RGB")
-            except (ValueError, OSError) as error:
-                raise BadFrame(f"{self.options.mcp}: a picture: {type(error).__name__}: {error}") from None
+            image = sent_picture(result.pictures[-1], f"{self.options.mcp}: a picture")
         self.last = Observation(image, image.size, done=result.facts.get(self.options.done) is True)
         return self.last
 
@@ -197,23 +187,7 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     """`count` tasks with the seeds from `seed` on. Raises ConfigError, also where the server is not there to tell their
     instructions."""
     chosen = _options(options)
-    seeds = range(seed, seed + count)
-    made = [Task(f"mcp-{number}", chosen.instruction or "", number, max_steps=chosen.max_steps) for number in seeds]
-    if chosen.instruction is not None:
-        return made
-    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
-        told = apart.submit(asyncio.run, _instructions(chosen, list(seeds))).result()
-    return [replace(task, instruction=text) for task, text in zip(made, told, strict=True)]
-
-
-async def _instructions(options: McpOptions, seeds: list[int]) -> list[str]:
-    desktop = McpDesktop(options)
-    try:
-        return [await desktop.instruction(seed) for seed in seeds]
-    except InfraError as error:
-        raise ConfigError(str(error)) from None
-    finally:
-        await desktop.close()
+    return served_tasks("mcp", range(seed, seed + count), chosen, lambda: McpDesktop(chosen), "mcp")
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:

@@ -8,22 +8,16 @@ infrastructure's failure.
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import io
 import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 import msgspec
-from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert, need
-from eval.desktop import ActionRefused, BadFrame, Desktop, DesktopGone, InfraError, Observation, Score, Task
-from eval.environments.drawn import STILL, picture_of
+from eval.desktop import ActionRefused, Desktop, DesktopGone, InfraError, Observation, Score, Task
+from eval.environments.drawn import STILL, RewardKind, picture_of, reward_score, sent_picture, served_tasks
 
 MAX_STEPS: Final = 50
 MESSAGE_LIMIT: Final = 100 << 20  # bytes; as the public client has it
@@ -51,7 +45,7 @@ class OpenEnvOptions(Config, frozen=True):
     action: Literal["desktop", "text"] = "desktop"
     field: str = "message"
     picture: str | None = "screenshot"
-    reward: Literal["last", "sum"] = "last"
+    reward: RewardKind = "last"
     solved: float = 1.0
     max_steps: int = MAX_STEPS
 
@@ -74,7 +68,6 @@ class OpenEnvDesktop:
 
     async def reset(self, task: Task, seed: int) -> Observation:
         self.rewards = []
-
         return self._seen(await self._ask("reset", {**self.options.reset, "seed": seed}))
 
     async def step(self, action: Action) -> Observation:
@@ -101,12 +94,10 @@ class OpenEnvDesktop:
         return told
 
     async def score(self) -> Score:
-        if (
-            self.options.action == "desktop" and not self.last.done
-        ):  # at the limit of steps: it is to be judged as it is
+        # at the limit of steps: it is to be judged as it is
+        if self.options.action == "desktop" and not self.last.done:
             self._seen(await self._ask("step", Action(ActionType.DONE).to_json()))
-        value = sum(self.rewards) if self.options.reward == "sum" else (self.rewards or [0.0])[-1]
-        return Score(min(1.0, max(0.0, value)), value >= self.options.solved, {"reward": value})
+        return reward_score(self.rewards, self.options.reward, self.options.solved)
 
     async def close(self) -> None:
         if self._web is not None:
@@ -148,10 +139,7 @@ class OpenEnvDesktop:
         if self.options.picture is None:
             image = picture_of("\n".join(f"{name}: {value}" for name, value in told.items()))
         else:
-            try:
-                image = Image.open(io.BytesIO(base64.b64decode(told[self.options.picture]))).convert("RGB")
-            except (KeyError, TypeError, ValueError, OSError) as error:
-                raise BadFrame(f"observation.{self.options.picture}: {type(error).__name__}: {error}") from None
+            image = sent_picture(told.get(self.options.picture), f"observation.{self.options.picture}")
         self.last = Observation(image, image.size, done=bool(data.get("done")))
         return self.last
 
@@ -160,23 +148,7 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     """`count` tasks with the seeds from `seed` on. Raises ConfigError, also where the server is not there to tell their
     instructions."""
     chosen = _options(options)
-    seeds = range(seed, seed + count)
-    made = [Task(f"openenv-{number}", chosen.instruction or "", number, max_steps=chosen.max_steps) for number in seeds]
-    if chosen.instruction is not None:
-        return made
-    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
-        told = apart.submit(asyncio.run, _instructions(chosen, list(seeds))).result()
-    return [replace(task, instruction=text) for task, text in zip(made, told, strict=True)]
-
-
-async def _instructions(options: OpenEnvOptions, seeds: list[int]) -> list[str]:
-    desktop = OpenEnvDesktop(options)
-    try:
-        return [await desktop.instruction(seed) for seed in seeds]
-    except InfraError as error:
-        raise ConfigError(f"options.url: {error}") from None
-    finally:
-        await desktop.close()
+    return served_tasks("openenv", range(seed, seed + count), chosen, lambda: OpenEnvDesktop(chosen), "url")
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:

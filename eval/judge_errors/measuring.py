@@ -7,10 +7,10 @@ A state counts as solved when the checker says so, whoever made it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from eval.agents.computer import LoopingAgent
 from eval.audit.auditing import DIALECT, MOST_STEPS, BlindPlayer, key_of
 from eval.audit.moves import CLAIM, INJECTION, Move, Way, injection
 from eval.config import Config, ConfigError
-from eval.desktop import Desktop, Task, ToolDesktop
+from eval.desktop import Desktop, Observation, Score, Task, ToolDesktop, WrappedDesktop
 from eval.endstates import action_states
 from eval.environments.registry import (
     EnvironmentName,
@@ -34,13 +34,49 @@ from eval.environments.registry import (
     written_options,
 )
 from eval.episodes import ToolCall, read_episode
-from eval.judges.asked import SAID, AskedDesktop
 from eval.judges.vlm import VlmJudge, VlmJudgeConfig
 from eval.records.earlier_results import repeated
 from eval.records.task_record import TaskRecord
 from eval.rollout.loop import Rollout, RolloutLimits, rollout
 from eval.scores.judge_errors import JudgedPlayer, JudgedTemplate, JudgeErrors
 from eval.scores.stats import Estimate, by_cluster
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SAID: Final = "judge_success"  # the figure of a record: 1 where the judge takes the state for a solved one
+
+
+class AskedDesktop(WrappedDesktop):
+    """The environment's judgement counts; what the judge says is the figure SAID of the task's record."""
+
+    def __init__(self, inner: Desktop, judge: VlmJudge) -> None:
+        super().__init__(inner)
+        self.judge = judge
+        self.goal = ""
+        self.screens: list[Image.Image] = []
+        self.done: list[Action] = []
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.goal, self.screens, self.done = task.instruction, [], []
+        return await super().reset(task, seed)
+
+    async def step(self, action: Action) -> Observation:
+        observation = await super().step(action)
+        self.done.append(action)
+        return observation
+
+    async def seen(self, observation: Observation) -> Observation:
+        self.screens = [*self.screens, observation.image][-self.judge.config.screens :]
+        return observation
+
+    async def score(self) -> Score:
+        """Raises InfraError, also where the judge cannot be asked: then nothing is known of its errors."""
+        score = await super().score()
+        said = await self.judge.judge(self.goal, self.screens, self.done)
+        figures = {**score.detail.get("figures", {}), SAID: float(said.success)}
+        return replace(score, detail={**score.detail, "figures": figures, "judge": dict(said.detail)})
+
 
 DONE: Final = Action(ActionType.DONE)
 NEAR: Final = 3  # near mistakes that are made of an expert's way, where the environment has no solver `wrong`

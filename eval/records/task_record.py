@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from eval.agents.computer import TOLD
+from eval.actions.action import WITHOUT_MOUSE
 from eval.desktop import Task
 from eval.desktops.tools import TOOLS
 from eval.episodes import Episode, Step
@@ -185,7 +185,7 @@ def tools_used(steps: Sequence[Step]) -> dict[str, float]:
 
     gui_share  of both; it is missing where neither was used
     """
-    gui = sum(action.type not in TOLD for step in steps for action in step.actions)
+    gui = sum(action.type not in WITHOUT_MOUSE for step in steps for action in step.actions)
     tools = sum(call.name in TOOLS for step in steps for call in step.calls)
     figures = {"gui_actions": float(gui), "tool_calls": float(tools)}
     return {**figures, "gui_share": gui / (gui + tools)} if gui + tools else figures

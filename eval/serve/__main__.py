@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from eval import config as configuration
 from eval.config import ConfigError
 from eval.config import help as config_help
-from eval.config.places import with_lines
+from eval.config.strict import with_lines
 from eval.desktops.server.tokens import given_token
 from eval.serve.config import ServeConfig
 

@@ -15,7 +15,6 @@ from launcher.spec.model import ResolvedJob
 
 if TYPE_CHECKING:
     from launcher.protocol.records import Placement
-    from launcher.store import Store
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -61,36 +60,6 @@ class BilledMachine(msgspec.Struct, frozen=True):
     bound: bool = False
 
 
-class BilledDisk(msgspec.Struct, frozen=True):
-    """A disk of the account that costs money now, and that no run owns. `size`: bytes; None: nobody says."""
-
-    id: str
-    name: str
-    region: str
-    size: int | None
-    in_use: bool
-
-
-class BilledOther(msgspec.Struct, frozen=True):
-    """Machines that cost money now and that no run of ours has: somebody else's, or what was left behind.
-
-    what   for users: what it is, and its name
-    type   of a machine
-    count  machines of this type that are billed; 0: none is, but a disk or an address of it may be
-    cents  an hour of one, by the backend's own list; 0: it does not say
-    since  when billing began, in seconds since the epoch; 0: nobody knows
-    why    what is known of its end, for users
-    """
-
-    what: str
-    type: str
-    region: str
-    count: int
-    cents: int = 0
-    since: float = 0.0
-    why: str = ""
-
-
 class BackendObservation(msgspec.Struct, frozen=True):
     """The state of one of a backend's objects.
 
@@ -117,20 +86,6 @@ class BackendObservation(msgspec.Struct, frozen=True):
     overdue: str = ""
     applied: bool = False
     machines: tuple[BilledMachine, ...] = ()
-
-
-class CarriedRun(msgspec.Struct, frozen=True):
-    """A run that an object of a backend carries.
-
-    job    as the object carries it: it has the run's hash, and the object runs what it says; None: the object does not
-    fault  why `job` is None, and what to do about it
-    place  what else tells the object from others, as in its handle
-    """
-
-    run: str
-    job: ResolvedJob | None
-    fault: str = ""
-    place: Mapping[str, str] = {}
 
 
 class Backend(Protocol):
@@ -184,38 +139,6 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class Carries(Protocol):
-    """A backend whose objects carry their jobs, so that others than `launcher submit` can create them (GitOps)."""
-
-    def carried_with(self, run: str) -> list[CarriedRun]:
-        """All runs of the object that carries `run`; none where there is no such object."""
-        ...
-
-    def carried(self, wanted: Callable[[str], bool], store: str) -> Iterator[CarriedRun]:
-        """The runs for which `wanted` is true of all objects that name `store`, in a few requests for any number of
-        objects."""
-        ...
-
-    def kept(self, run: str, placements: Collection[Placement]) -> bool:
-        """Whether a GitOps tool manages the run's object: the tool creates the object again after a deletion.
-
-        placements  of the run's processes
-
-        False also where no tool can be asked. Raises SlipwayError.
-        """
-        ...
-
-
-@runtime_checkable
-class Spread(Protocol):
-    """A backend whose objects may be in a part of it that this machine does not look at: another namespace."""
-
-    def elsewhere(self, runs: Collection[str]) -> Mapping[str, str]:
-        """Run -> a line for the user, for the runs that are in another part of the backend."""
-        ...
-
-
-@runtime_checkable
 class Entered(Protocol):
     """A backend that can run a command beside a member: `launcher exec`."""
 
@@ -231,91 +154,6 @@ class Forwards(Protocol):
     def forward(self, run: str, member: str, ports: Sequence[tuple[int, int]]) -> list[str]:
         """The argv of a program that forwards the ports until it ends. `ports`: (port here, port of the member). Raises
         NotFound when the member does not run."""
-        ...
-
-
-@runtime_checkable
-class KnowsImages(Protocol):
-    """A backend whose images may be replaced under their names."""
-
-    def images(self, job: ResolvedJob) -> Mapping[str, str]:
-        """Role -> the id of the image that a start now would run, where the name can move. Raises Unreachable."""
-        ...
-
-
-def images_of(job: ResolvedJob, options: Mapping[str, object]) -> Mapping[str, str]:
-    """`KnowsImages.images` of the job's backend; empty where it does not know any. Raises as `backend_of`."""
-    if not traits(job.backend).spawners:
-        return {}
-    made = backend_of(job, options)
-    return made.images(job) if isinstance(made, KnowsImages) else {}
-
-
-@runtime_checkable
-class EndsDuplicates(Protocol):
-    """A backend on which a lost answer may start a member twice. The second does no work, but it is billed."""
-
-    def end_duplicates(self, *, plan: bool) -> Iterator[tuple[str, str]]:
-        """Ends every machine that does no work because another one of the same member does; yields (run, what was
-        ended and why). `plan`: ends nothing. Raises Unreachable."""
-        ...
-
-
-@runtime_checkable
-class Strands(Protocol):
-    """A backend that creates several objects for a run, one after another; `look_up` answers for the last of them."""
-
-    def stranded(self, run: str, job: ResolvedJob) -> BackendObservation | None:
-        """What is left of a run that `look_up` does not find and that can never begin: one of its objects has ended,
-        and its name is used up, before the last one was created. None if it may begin. Raises Unreachable."""
-        ...
-
-
-@runtime_checkable
-class SentParts(Protocol):
-    """A backend on which a launcher that dies between two requests leaves something that `look_up` does not find."""
-
-    def part(self, run: str, job: ResolvedJob) -> BackendObservation | None:
-        """What is there of the run, or may still come. `cancel` ends it by this handle, and asks again afterwards. None
-        if there is nothing. Raises Unreachable."""
-        ...
-
-
-@runtime_checkable
-class Renews(Protocol):
-    """A backend whose runs need something anew from time to time, which only a reaper can give them."""
-
-    def renew(self, *, plan: bool) -> Iterator[tuple[str, str, bool]]:
-        """Gives it to every run for which it is time; yields (run, what was done, or why it could not be; whether it
-        was). `plan`: gives nothing. Raises Unreachable."""
-        ...
-
-
-@runtime_checkable
-class EndsUnused(Protocol):
-    """A backend whose account may hold what people made for runs, and what they left of it."""
-
-    def end_unused(self, store: Store, *, plan: bool) -> Iterator[tuple[str, str]]:
-        """Deletes what is marked as this store's and was found unused twice; yields (stopped | unknown | unreachable,
-        what and why). `plan`: changes nothing. Raises Unreachable."""
-        ...
-
-
-@runtime_checkable
-class BillsDisks(Protocol):
-    """A backend whose provider bills disks that outlive the machines."""
-
-    def disks(self) -> Sequence[BilledDisk]:
-        """All disks of the account. Raises Unreachable."""
-        ...
-
-
-@runtime_checkable
-class BillsOthers(Protocol):
-    """A backend whose account may have machines that no run of ours started."""
-
-    def others(self) -> Sequence[BilledOther]:
-        """All of them. Raises Unreachable."""
         ...
 
 
@@ -452,3 +290,19 @@ def backend(name: str, options: Mapping[str, object]) -> Backend:
             f"backend `{name}` needs its SDK beside launcher, the extra `{extra}` (missing: {error.name})"
         ) from None
     return loaded
+
+
+def renderer(name: str, options: Mapping[str, object]) -> Callable[[Sequence[ResolvedJob]], Rendered]:
+    """A backend's `render`. Where the backend has a module `render`, only that module is loaded, not the code that
+    submits."""
+    from importlib.util import find_spec
+
+    module_name = f"{traits(name).module}.render"
+    try:
+        spec = find_spec(module_name)
+    except ModuleNotFoundError:  # `backend` raises an error that says what to install
+        spec = None
+    if spec is None:
+        return backend(name, options).render
+    pure: Callable[[Sequence[ResolvedJob]], Rendered] = import_module(module_name).render
+    return pure

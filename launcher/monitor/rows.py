@@ -23,9 +23,8 @@ from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import RULES
 from launcher.results.run_cost import held_times, machine_times
 from launcher.spec.hashing import encode_job, work_hash
-from launcher.spec.model import Limits, ResolvedJob
+from launcher.spec.model import Limits, ResolvedJob, backend_order
 from launcher.spec.prices.rates import PricedRun
-from launcher.spec.turns import order
 
 Row = dict[str, Any]
 LONGEST: Final = 65_536  # characters of one text; an agent may answer with megabytes
@@ -97,7 +96,7 @@ def rows_of(store_id: int, view: RunView, group: str = "", name: str = "", delet
         "run": text(view.run),
         "name": text(name or status.name),
         "state": str(status.state),
-        "backend": text(order(job)[view.turn]) if job is not None else "",
+        "backend": text(backend_order(job)[view.turn]) if job is not None else "",
         "group_name": text(group),
         "work": (result.work if result is not None and result.work else work_hash(job)) if job is not None else "",
         "labels": _json(dict(job.labels)) if job is not None else "{}",

@@ -16,8 +16,7 @@ import msgspec
 from launcher.protocol.records import Event
 from launcher.protocol.view import RunView
 from launcher.spec.hashing import encode_job
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import as_written
+from launcher.spec.model import ResolvedJob, as_written
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 

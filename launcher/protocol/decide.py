@@ -10,7 +10,18 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from launcher.protocol.facts import AttemptFacts, Rules, RunFacts
+from launcher.protocol.facts import (
+    AttemptFacts,
+    Rules,
+    RunFacts,
+    Verdict,
+    deserted,
+    ended,
+    exhausted,
+    finished,
+    reason_of,
+    verdict,
+)
 from launcher.protocol.rules import ALL, Rule
 from launcher.protocol.steps import (
     Adopt,
@@ -33,7 +44,6 @@ from launcher.protocol.steps import (
     Wait,
     WriteExit,
 )
-from launcher.protocol.verdict import Verdict, deserted, ended, exhausted, finished, reason_of, verdict
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, EXIT_USER, RULES, Reason
 
 OVERTAKEN: Final = "the next attempt has begun"

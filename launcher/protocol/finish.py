@@ -16,7 +16,7 @@ import msgspec
 
 from launcher.decoding import decode_record
 from launcher.protocol import decide, steps
-from launcher.protocol.facts import RunFacts, facts
+from launcher.protocol.facts import RunFacts, Verdict, facts
 from launcher.protocol.read import read_events, read_run, unlisted
 from launcher.protocol.records import (
     Beat,
@@ -30,12 +30,10 @@ from launcher.protocol.records import (
     StoredFolder,
 )
 from launcher.protocol.steps import Move
-from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import MAX_BRIEF_ATTEMPTS, Reason
 from launcher.spec.hashing import work_hash
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import order
+from launcher.spec.model import ResolvedJob, backend_order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys, work_run
 from launcher.store.paths import LISTED
@@ -275,7 +273,7 @@ def put_move(store: Store, view: RunView, step: Move, why: str) -> str:
     attempt came first: the run was moved by somebody else, or its backend has started it again."""
     job = view.job
     assert job is not None
-    target = order(job)[view.turn + 1]
+    target = backend_order(job)[view.turn + 1]
     claim = Claim(Placement(NOWHERE, ""), uuid4().hex, time.time(), __version__, moved_to=target, why=why)
     key = RunKeys(view.run).attempt(step.attempt).claim(job.members()[0])
     return target if store.create(key, msgspec.json.encode(claim)) else ""

@@ -10,9 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from launcher.decoding import named
-from launcher.protocol.facts import RunFacts, facts
+from launcher.protocol.facts import RunFacts, Verdict, ended, facts, reason_of, verdict
 from launcher.protocol.records import GPU_IDLE, Beat, Result
-from launcher.protocol.verdict import Verdict, ended, reason_of, verdict
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import Reason
 from launcher.spec.model import ResolvedJob

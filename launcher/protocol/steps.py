@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from launcher.protocol.verdict import Verdict
+from launcher.protocol.facts import Verdict
 from launcher.reasons import Reason
 
 

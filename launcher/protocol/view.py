@@ -15,8 +15,7 @@ from launcher.decoding import decode_record
 from launcher.errors import BadInput, BadRecord
 from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Event, Exit, Formed, Result
 from launcher.spec.hashing import decode_job
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import at_turn
+from launcher.spec.model import ResolvedJob, at_turn
 from launcher.store.layout import MANIFEST, RunKeys
 
 

@@ -11,9 +11,8 @@ import msgspec
 
 from launcher.decoding import decode
 from launcher.errors import BadInput, SlipwayError
-from launcher.protocol.authorities import authorities
 from launcher.protocol.fold import IDLE
-from launcher.protocol.records import Placement
+from launcher.protocol.records import Placement, authorities
 from launcher.reasons import Reason
 from launcher.runtime.process import procs
 from launcher.spec.hashing import decode_job, run_id

@@ -20,8 +20,7 @@ import msgspec
 
 from launcher.decoding import decode
 from launcher.errors import BadInput
-from launcher.spec.model import SCHEMA, ResolvedJob, Role
-from launcher.spec.turns import as_written
+from launcher.spec.model import SCHEMA, ResolvedJob, Role, as_written
 
 ID_DIGITS: Final = 12  # hex digits of the hash in a run's id
 MAX_INTEGER: Final = 2**63 - 1

@@ -15,15 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from launcher.spec.backends import backends, traits
-from launcher.spec.check.notify import NOTIFY, NoticeChannel, channels
-from launcher.spec.check.refusals import refuse_nul, refuse_tokens
+from launcher.spec.check.notify import NOTIFY, NoticeChannel
 from launcher.spec.check.schema import BLOCKS, IMAGE
 from launcher.spec.images.catalogue import REGISTRY, load, own_release, references, released
 from launcher.spec.secrets.disclosure import OF_STORE, of_store
 from launcher.spec.values.problems import Problems, near, show
 from launcher.spec.values.source import Route, YamlDocument, read_file
 from launcher.spec.values.structures import LABEL_KEY, LABEL_VALUE, PLACES, Field, Forms, MapOf, Struct
-from launcher.spec.values.types import MONEY, Choice, Context, Text
+from launcher.spec.values.types import MONEY, Choice, Context, Text, refuse_nul, refuse_tokens
 
 FILE: Final = "slipway.yaml"
 _PINNED: Final = Text(
@@ -179,7 +178,7 @@ def load_profile(cwd: Path, name: str | None, environ: Mapping[str, str], store:
             name: settings[name] for name, each in backends().items() if each.settings is None and name in settings
         },
         origins=origins,
-        notify=channels(settings.get("notify", {})),
+        notify=msgspec.convert(settings.get("notify", {}), dict[str, NoticeChannel]),
         read_in=(os.path.abspath(cwd), name or ""),  # noqa: PTH100 - as absolute_store
         own_folders=own_folders(home, environ),
         **{key: settings[key] for key in _PLAIN if key in settings},

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from launcher.errors import BadInput
+from launcher.errors import BadInput, SlipwayError, Unreachable
 from launcher.store.base import DEADLINE, TEMPORARY, Store
-from launcher.store.layout import MARKER, ROOMS
+from launcher.store.layout import CHECKS, MARKER, ROOMS
 
 
 def open_store(url: str, *, deadline: float = DEADLINE, there: bool = False) -> Store:
@@ -103,3 +103,64 @@ def open_known(url: str) -> Store:
     """The store for a verb that reads. If this machine has submitted to it, it must exist: a missing or empty folder is
     Unreachable, because it may be unmounted. Any other missing folder reads as an empty store."""
     return open_store(url, there=url.startswith("file:") and entry(memory(os.environ), url).exists())
+
+
+# Checks that of several create-only puts to a key exactly one succeeds. Every decision depends on this.
+
+RACERS: Final = 16
+ROUNDS: Final = 5
+
+
+class Unfit(SlipwayError):
+    """The store's create-only puts do not hold: two runtimes could both claim the same attempt."""
+
+    exit_code = 4
+
+
+def check_store(store: Store, checked: Path | None) -> None:
+    """Raises Unfit when the store's create-only puts do not work; the folder `checked` remembers the stores where they
+    do."""
+    if checked is None:
+        return
+    marker = entry(checked, store.url)
+    if marker.exists():
+        return
+    conditional_puts_hold(store)
+    try:
+        checked.mkdir(parents=True, exist_ok=True)
+        marker.write_text(store.url.partition("?")[0] + "\n")
+    except OSError:
+        return  # the marker only saves time: the next submit checks again
+
+
+def conditional_puts_hold(store: Store, *, rounds: int = ROUNDS) -> None:
+    """Races create-only puts below `checks/` and deletes them again. Raises Unfit if two puts to one key succeed.
+
+    Only a race detects a server that checks first and writes afterwards; two puts in sequence do not.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # a store is checked once
+    from uuid import uuid4
+
+    prefix = f"{CHECKS}{uuid4().hex}"
+    keys = [f"{prefix}/{number}" for number in range(rounds)]
+    try:
+        if not store.create(f"{prefix}/one", b"first") or store.create(f"{prefix}/one", b"second"):
+            raise _unfit(store, "a second put replaced the first")
+        with ThreadPoolExecutor(RACERS) as pool:
+            for key in keys:
+                bodies = [f"{racer} {uuid4().hex}".encode() for racer in range(RACERS)]
+                wins = list(pool.map(lambda body, key=key: store.create(key, body), bodies))
+                if wins.count(True) != 1:
+                    raise _unfit(store, f"of {RACERS} at once {wins.count(True)} were told that they won")
+                if store.get(key) != bodies[wins.index(True)]:
+                    raise _unfit(store, "the object is not the winner's")
+    finally:
+        with suppress(Unreachable):  # a user without the right to delete leaves a few bytes
+            store.delete([f"{prefix}/one", *keys])
+
+
+def _unfit(store: Store, reason: str) -> Unfit:
+    return Unfit(
+        f"store {store.url}: its create-only puts (If-None-Match: *) do not work: {reason}. Slipway decides with them "
+        "who runs, so it cannot use this store; AWS, Google, Azure, MinIO, Ceph and versitygw work"
+    )

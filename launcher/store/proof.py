@@ -1,5 +1,4 @@
-"""Proves what decisions need of a store: that a list is true, before something is deleted or ended because the list
-lacks it, and that of several create-only puts one succeeds.
+"""Proves that a list of a store is true, before something is deleted or ended because the list lacks it.
 
 A list that is no list (a proxy's login page with status 200, a list of buckets), one that was cut off, and one that is
 old look like a list in which something is missing. So whoever deletes puts two keys of its own into the store, one
@@ -15,7 +14,7 @@ from uuid import uuid4
 
 from launcher.errors import SlipwayError, Unreachable
 from launcher.store.base import Meta, Store
-from launcher.store.layout import CHECKS, MARKER, PROOF_AFTER, PROOF_BEFORE, ROOMS, RUNS, is_proof
+from launcher.store.layout import MARKER, PROOF_AFTER, PROOF_BEFORE, ROOMS, RUNS, is_proof
 
 NOTHING: Final = "nothing of Slipway is here yet"
 _BETWEEN: Final = "something else answers in its place (a proxy with a login page?), or its lists are old"
@@ -123,47 +122,3 @@ def check_empty(store: Store, room: str) -> str:
     if all(meta.key != MARKER for meta in metas):
         raise Unreachable(f"store {store.url}: its list lacks its own marker {MARKER}; {_BETWEEN}")
     return ""
-
-
-# Checks that of several create-only puts to a key exactly one succeeds. Every decision depends on this.
-
-RACERS: Final = 16
-ROUNDS: Final = 5
-
-
-class Unfit(SlipwayError):
-    """The store's create-only puts do not hold: two runtimes could both claim the same attempt."""
-
-    exit_code = 4
-
-
-def conditional_puts_hold(store: Store, *, rounds: int = ROUNDS) -> None:
-    """Races create-only puts below `checks/` and deletes them again. Raises Unfit if two puts to one key succeed.
-
-    Only a race detects a server that checks first and writes afterwards; two puts in sequence do not.
-    """
-    from concurrent.futures import ThreadPoolExecutor  # a store is checked once
-
-    prefix = f"{CHECKS}{uuid4().hex}"
-    keys = [f"{prefix}/{number}" for number in range(rounds)]
-    try:
-        if not store.create(f"{prefix}/one", b"first") or store.create(f"{prefix}/one", b"second"):
-            raise _unfit(store, "a second put replaced the first")
-        with ThreadPoolExecutor(RACERS) as pool:
-            for key in keys:
-                bodies = [f"{racer} {uuid4().hex}".encode() for racer in range(RACERS)]
-                wins = list(pool.map(lambda body, key=key: store.create(key, body), bodies))
-                if wins.count(True) != 1:
-                    raise _unfit(store, f"of {RACERS} at once {wins.count(True)} were told that they won")
-                if store.get(key) != bodies[wins.index(True)]:
-                    raise _unfit(store, "the object is not the winner's")
-    finally:
-        with suppress(Unreachable):  # a user without the right to delete leaves a few bytes
-            store.delete([f"{prefix}/one", *keys])
-
-
-def _unfit(store: Store, reason: str) -> Unfit:
-    return Unfit(
-        f"store {store.url}: its create-only puts (If-None-Match: *) do not work: {reason}. Slipway decides with them "
-        "who runs, so it cannot use this store; AWS, Google, Azure, MinIO, Ceph and versitygw work"
-    )

@@ -24,8 +24,7 @@ from launcher.errors import NotFound, SlipwayError
 from launcher.files import keep
 from launcher.protocol.read import read_run
 from launcher.spec.hashing import decode_job, encode_job
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import at_turn
+from launcher.spec.model import ResolvedJob, at_turn
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import cache_folder

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from launcher.backends.base import Backend, CarriedRun, Carries, backend
+from launcher.backends.abilities import CarriedRun, Carries
+from launcher.backends.base import Backend, backend
 from launcher.errors import BadInput, SlipwayError
 from launcher.parallel import Threads
 from launcher.protocol.applied import write_applied

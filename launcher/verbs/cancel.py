@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, SentParts, backend_of
+from launcher.backends.abilities import SentParts
+from launcher.backends.base import Backend, BackendObservation, backend_of
 from launcher.decoding import decode_record
 from launcher.errors import BadInput, BadRecord, NotFound
 from launcher.parallel import Threads
@@ -23,9 +24,8 @@ from launcher.protocol.fold import ended_as
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Cancel, Result
 from launcher.spec.hashing import decode_job
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import ResolvedJob, at_turn
 from launcher.spec.profile import Profile
-from launcher.spec.turns import at_turn
 from launcher.store.base import Store, settable
 from launcher.store.file import FileStore
 from launcher.store.layout import RunKeys

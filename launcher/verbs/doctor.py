@@ -23,8 +23,7 @@ from launcher.spec.profile import Profile, load_profile
 from launcher.store.base import Store
 from launcher.store.file import FileStore
 from launcher.store.layout import CHECKS
-from launcher.store.opening import EMPTY, MISSING, absence, open_store
-from launcher.store.proof import conditional_puts_hold
+from launcher.store.opening import EMPTY, MISSING, absence, conditional_puts_hold, open_store
 from launcher.trees import document
 
 DEADLINE: Final = 10.0  # seconds for which one call to the store may retry: the user is waiting

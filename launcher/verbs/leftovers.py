@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from launcher.backends.base import Backend, BackendObservation, EndsDuplicates, EndsUnused, Handle, Renews
+from launcher.backends.abilities import EndsDuplicates, EndsUnused, Renews
+from launcher.backends.base import Backend, BackendObservation, Handle
 from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.protocol.read import read_run
-from launcher.spec.turns import order
+from launcher.spec.model import backend_order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 
@@ -154,6 +155,6 @@ def _fate(store: Store, run: str, backend: str) -> str | None:
         head = store.head(RunKeys(run).result)
         overdue = head is not None and view.now - head.modified > LEAVING
         return f"its run has {view.result.outcome}" if overdue else ""
-    if view.job is not None and backend in order(view.job)[: view.turn]:
-        return f"its run has moved to {order(view.job)[view.turn]}"
+    if view.job is not None and backend in backend_order(view.job)[: view.turn]:
+        return f"its run has moved to {backend_order(view.job)[view.turn]}"
     return "its run was cancelled" if view.cancelled else ""

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from launcher.backends.base import Backend, SentParts
+from launcher.backends.abilities import Checks, SentParts
+from launcher.backends.base import Backend
 from launcher.errors import BadInput, Conflict, NoCapacity, NotFound, SlipwayError
 from launcher.protocol import decide
 from launcher.protocol.finish import onlookers, put_move
@@ -19,12 +20,11 @@ from launcher.protocol.steps import Move
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import at_turn, order
+from launcher.spec.model import ResolvedJob, at_turn, backend_order
 from launcher.store.base import Store
+from launcher.verbs.ask_backend import BackendOf
 from launcher.verbs.retry import group_of
-from launcher.verbs.status import BackendOf
-from launcher.verbs.submit import Checks, submit
+from launcher.verbs.submit import submit
 
 BY_HAND: Final = "by `launcher move`"
 
@@ -52,7 +52,7 @@ def move(store: Store, run: str, backend_of: BackendOf, to: str = "") -> Moved:
     job = view.job
     if job is None:
         raise NotFound(f"no run `{run}` in {store.url}")
-    names = order(job)
+    names = backend_order(job)
     if to and to not in names:
         raise BadInput(f"--to {to}: {run} may run on {', '.join(names)}, as its job says")
     if view.result is not None or view.cancelled:

@@ -22,13 +22,12 @@ from launcher.protocol.records import Event, Placement
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason, named
 from launcher.spec.backends import traits
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import order
+from launcher.spec.model import ResolvedJob, backend_order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
+from launcher.verbs.ask_backend import BackendOf, ask_backend, note_if_applied
 from launcher.verbs.leftovers import Reaped
 from launcher.verbs.move import begin_move, complete_move, end_on_former
-from launcher.verbs.status import BackendOf, ask_backend, note_if_applied
 
 WRITER: Final = "reap"
 
@@ -38,7 +37,7 @@ class OpenRun:
 
     def __init__(self, store: Store, view: RunView, job: ResolvedJob, backend_of: BackendOf, plan: bool) -> None:
         self.store, self.view, self.job, self.backend_of, self.plan = store, view, job, backend_of, plan
-        self.backend = order(job)[view.turn]  # its name
+        self.backend = backend_order(job)[view.turn]  # its name
         self.said = ask_backend(store, view, backend_of)
         if not plan:  # before anything is concluded from the absence of its object
             note_if_applied(store, view, self.said, backend_of(view.placed or job))
@@ -141,7 +140,11 @@ class OpenRun:
 
     def _move(self, step: steps.Move) -> Reaped:
         """Moves the run to its next backend, before its object on the present one is ended."""
-        run, why, target = self.view.run, self._message() or str(step.reason), order(self.job)[self.view.turn + 1]
+        run, why, target = (
+            self.view.run,
+            self._message() or str(step.reason),
+            backend_order(self.job)[self.view.turn + 1],
+        )
         try:
             if not self.plan:
                 begin_move(self.store, self.view, self.backend_of, step, why)

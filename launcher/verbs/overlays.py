@@ -18,7 +18,7 @@ from launcher.errors import BadInput, NotFound
 from launcher.spec.code.environment import LocalEnvironment, describe_changes, is_local, stored_environment
 from launcher.spec.code.overlay import Overlay, Packed
 from launcher.spec.hashing import run_hash, run_id
-from launcher.spec.images.newer_images import how_to_keep, with_images_of
+from launcher.spec.images.catalogue import how_to_keep, with_images_of
 from launcher.spec.model import Code, ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store import layout

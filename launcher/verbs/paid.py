@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, Literal, NamedTuple
 
-from launcher.backends.base import (
-    Backend,
-    BackendObservation,
-    BilledDisk,
-    BilledMachine,
-    BilledOther,
-    BillsDisks,
-    BillsOthers,
-    backend,
-)
+from launcher.backends.abilities import BilledDisk, BilledOther, BillsDisks, BillsOthers
+from launcher.backends.base import Backend, BackendObservation, BilledMachine, backend
 from launcher.clock import boottime
 from launcher.errors import SlipwayError
 from launcher.results.run_cost import MachineTime, machine_rate

@@ -12,16 +12,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from launcher.backends.base import Backend, Carries
+from launcher.backends.abilities import Carries
+from launcher.backends.base import Backend
 from launcher.errors import NotFound, SlipwayError, Unreachable
 from launcher.protocol.applied import TEXT
 from launcher.protocol.read import read_run
 from launcher.store.base import Store
 from launcher.userdata.cache import Cache
 from launcher.verbs.applied import unknown, write_unknown
+from launcher.verbs.ask_backend import BackendOf
 from launcher.verbs.leftovers import Reaped, end_duplicates, end_objects, end_unused, renew
 from launcher.verbs.open_run import OpenRun
-from launcher.verbs.status import BackendOf, list_runs, read_lines
+from launcher.verbs.status import list_runs, read_lines
 
 PARALLEL: Final = 16
 

@@ -14,7 +14,7 @@ from launcher.protocol.deleted import read_deleted
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Result
 from launcher.runtime.uploads.stored_checkpoints import resumed
-from launcher.spec.check.refusals import refuse_tokens
+from launcher.spec.backends import of_machine, portable, without_defaults
 from launcher.spec.check.schema import BLOCKS, JOB
 from launcher.spec.code.environment import (
     LocalEnvironment,
@@ -27,11 +27,10 @@ from launcher.spec.code.environment import (
 from launcher.spec.hashing import decode_job, group_id, run_id, work_hash
 from launcher.spec.model import Budget, ResolvedJob
 from launcher.spec.read import override
-from launcher.spec.resolve.blocks import of_machine, portable, without_defaults
 from launcher.spec.resolve.group import Group
 from launcher.spec.values.problems import Problems
 from launcher.spec.values.source import YamlDocument
-from launcher.spec.values.types import Context
+from launcher.spec.values.types import Context, refuse_tokens
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cluster_contexts import reached

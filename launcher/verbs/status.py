@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
-from launcher.backends.base import Backend, BackendObservation, Spread, Strands
 from launcher.decoding import decode_record, unpacker
-from launcher.errors import BadInput, BadRecord, NotFound, SlipwayError, Unreachable
+from launcher.errors import BadRecord, NotFound, SlipwayError, Unreachable
 from launcher.parallel import Threads
 from launcher.protocol import decide
-from launcher.protocol.applied import note_applied, was_applied
-from launcher.protocol.finish import Here, finish, is_own_placement, nowhere, onlookers, seconds_silent
+from launcher.protocol.finish import finish, is_own_placement, onlookers, seconds_silent
 from launcher.protocol.fold import State, Status, fold
-from launcher.protocol.read import read_ended, read_events, read_run
+from launcher.protocol.read import read_ended, read_run
 from launcher.protocol.records import Result
 from launcher.protocol.view import RunView
-from launcher.reasons import Reason, named
-from launcher.results.run_cost import HANDLE, REFUSED, STATE, HeldTime, held_times
-from launcher.spec.model import Limits, ResolvedJob
+from launcher.reasons import Reason
+from launcher.results.run_cost import HeldTime, held_times
+from launcher.spec.model import Limits, backend_order
 from launcher.spec.prices.rates import PricedRun
-from launcher.spec.profile import Profile
 from launcher.spec.resolve.matrix_inputs import label_of
-from launcher.spec.turns import order
 from launcher.store.base import Store, settable
 from launcher.store.layout import RUNS, WORKS, RunKeys, work_run
 from launcher.store.proof import runs_of
 from launcher.userdata.cache import Cache
-from launcher.userdata.cluster_contexts import reached
 from launcher.userdata.record_cache import Memory
-from launcher.userdata.submits import repair
-from launcher.verbs.applied import listed_by_gitops
+from launcher.verbs.ask_backend import BackendOf, BackendReport, ask_backend, note_if_applied
 from launcher.verbs.quick_read import quick_read
 
 FINAL = ("succeeded", "failed", "cancelled")
@@ -46,14 +38,6 @@ PARALLEL = 16
 FAR = 64  # requests at once to a store over a network, where each waits for its answer
 WRITER = "status"
 SILENT = 4  # heartbeats that a rank misses before its backend is asked about it
-
-# of a run that GitOps applied and whose object is gone
-ABSENT = (
-    "its object is gone, and what applied it (Argo CD, Flux) may make it again: unknown until "
-    f"{decide.GONE_FOR_GOOD / 60:.0f} min after its last heartbeat; `launcher cancel` ends it now"
-)
-
-BackendOf = Callable[[ResolvedJob], Backend | None]
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -108,7 +92,7 @@ def to_line(view: RunView, status: Status) -> Line:
         run=view.run,
         name=status.name,
         state=status.state,
-        backend=order(job)[view.turn] if job is not None else "",
+        backend=backend_order(job)[view.turn] if job is not None else "",
         labels=dict(job.labels) if job is not None else {},
         attempt=status.attempt or 0,
         attempts=status.attempts,
@@ -181,7 +165,7 @@ def _may_move(view: RunView, said: BackendReport) -> str:
     """What to do about a run that its next backend may take, or that has moved and is not there yet; "" otherwise."""
     if view.job is None or not view.job.alternatives or view.result is not None or view.cancelled:
         return ""
-    names = order(view.job)
+    names = backend_order(view.job)
     if view.turn and not view.since_move and said.seen is None and said.active is False:
         return f"moved to {names[view.turn]}, which does not have it yet: launcher move {view.run}"
     ends = said.reason if said.active is False else None
@@ -270,71 +254,6 @@ class RecordedWorks:
         return self._store.head(key) is not None
 
 
-class BackendReport(NamedTuple):
-    """What a backend says of a run. `active`: something runs or may start; None when it cannot be known from here.
-    `reason`, `message`: why the object ended, why it does not start, or why nothing is known. `seen`: the object.
-    `here`: whether a claim was made on this backend. `dead`: whether the process of such a claim has certainly ended.
-    """
-
-    active: bool | None
-    reason: Reason | None = None
-    message: str = ""
-    seen: BackendObservation | None = None
-    here: Here = nowhere
-    dead: Here = nowhere
-    repair: str = ""  # the command that gives the run to its backend, after an interrupted submit
-    absent: bool = False  # the run was applied without submit, and its object is gone
-
-
-def ask_backend(store: Store, view: RunView, backend_of: BackendOf) -> BackendReport:
-    """Asks the run's backend. A backend on which the run does not run (another folder's queue, another cluster) knows
-    nothing of it, even if it has an object of that name."""
-    job = view.placed
-    backend = backend_of(job) if job is not None else None
-    if job is None or backend is None:
-        return BackendReport(None)
-    try:
-        observation = backend.look_up(view.run)
-        if observation is None and isinstance(backend, Spread):
-            for line in backend.elsewhere([view.run]).values():
-                return BackendReport(None, message=f"unknown from here: {line}")
-        if observation is None and isinstance(backend, Strands):
-            observation = backend.stranded(view.run, job)
-        if observation is None and not view.since_move and not view.cancelled:
-            command = repair(store.url, view.run, backend.place)
-            if command:
-                why = _refusal(store, view) or "its submit was interrupted"
-                return BackendReport(None, message=f"{why}, and no backend has the run: {command}", repair=command)
-        here = partial(backend.here, seen=observation)
-        if (observation is None or not observation.active) and not is_own_placement(view, here):
-            return BackendReport(None, message=_elsewhere(view))
-        absent = observation is None and (
-            was_applied(view) or (bool(view.attempts) and listed_by_gitops(backend, view))
-        )
-    except SlipwayError as error:
-        return BackendReport(None, message=str(error).partition("\n")[0])
-    if observation is not None:
-        return BackendReport(
-            observation.active,
-            named(observation.reason),
-            observation.evidence,
-            observation,
-            here,
-            partial(backend.dead, seen=observation),
-        )
-    told = absent and bool(view.attempts) and seconds_silent(view) < decide.GONE_FOR_GOOD
-    return BackendReport(
-        False, None, ABSENT if told else "", None, here, partial(backend.dead, seen=observation), absent=absent
-    )
-
-
-def _refusal(store: Store, view: RunView) -> str:
-    """The provider's words, where the last that the store knows of a run's machines is that they were refused."""
-    told = [event for event in read_events(store, view).events if event.kind == HANDLE and event.fields.get(STATE)]
-    last = max(told, key=lambda event: (event.time, event.seq), default=None)
-    return last.message if last is not None and last.fields[STATE] == REFUSED else ""
-
-
 @contextmanager
 def _may_only_read() -> Iterator[None]:
     """Of a user who may only read a store, the record stays missing. An outage is still raised."""
@@ -345,35 +264,6 @@ def _may_only_read() -> Iterator[None]:
     except Unreachable as error:
         if not isinstance(error.__cause__, PermissionError):
             raise
-
-
-def note_if_applied(store: Store, view: RunView, said: BackendReport, backend: Backend | None = None) -> None:
-    """Notes that somebody applies the object of a run that was submitted: its file was committed later. Only of a run
-    that has started, because the absence of another's object says nothing in any case. `backend`: asked about an object
-    that has no mark, too. A store that takes no writes is passed over."""
-    if not view.attempts or was_applied(view):
-        return
-    seen = said.seen
-    with suppress(SlipwayError):
-        if seen is None:
-            applied = said.absent
-        else:
-            applied = seen.applied or (seen.active and backend is not None and listed_by_gitops(backend, view))
-        if applied:
-            note_applied(store, view.run, seen.handle.place.get("namespace", "") if seen is not None else "")
-
-
-def _elsewhere(view: RunView) -> str:
-    """Where the run's claims say that it runs, for a run that is unknown here."""
-    from launcher.spec.backends import traits
-
-    local = view.job is not None and traits(view.job.backend).on_this_machine
-    for attempt in view.since_move[-1:]:
-        for claim in attempt.claims.values():
-            by = "another queue than this folder's" if local else "another cluster than the one that is asked here"
-            host = claim.placement.host or "a host that its claim does not name"
-            return f"unknown from here: attempt {attempt.number} was started by {by}, on {host}"
-    return ""
 
 
 def read_lines(
@@ -462,25 +352,3 @@ def matches(line: Line, labels: Mapping[str, str | None], states: Sequence[str])
     if states and line.state not in states:
         return False
     return all(key in line.labels and value in (None, line.labels[key]) for key, value in labels.items())
-
-
-def backends(profile: Profile, waiting: float | None = None) -> BackendOf:
-    """Returns a function: job -> its backend, with this machine's settings and the job's own block (namespace,
-    workspace). Jobs with equal blocks share a backend; None when the SDK or settings are missing. `waiting`: how many
-    seconds a submit there may wait for machines, whatever the job says."""
-    from launcher.backends.base import backend_of
-
-    common = {} if waiting is None else {"waiting": waiting}
-
-    by_block: dict[tuple[str, bytes], Backend | None] = {}
-
-    def get(job: ResolvedJob) -> Backend | None:
-        key = (job.backend, msgspec.json.encode([job.options, reached(job)], order="sorted"))
-        if key not in by_block:
-            try:
-                by_block[key] = backend_of(job, {**profile.backend_options(job.backend), **common})
-            except BadInput:
-                by_block[key] = None
-        return by_block[key]
-
-    return get

@@ -9,39 +9,34 @@ group without leaving a trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from launcher import safe_text
+from launcher.backends.abilities import Checks, ComparesEnded
 from launcher.backends.base import Backend
 from launcher.deleting.guard import served_by
-from launcher.errors import Conflict, SlipwayError
+from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable
 from launcher.parallel import Threads
 from launcher.protocol import decide
 from launcher.protocol.deleted import describe_deletion, read_deleted
 from launcher.protocol.facts import facts
 from launcher.protocol.view import RunView
+from launcher.selection.select import say
 from launcher.spec.hashing import run_hash, run_id, work_hash
 from launcher.spec.model import ResolvedJob
 from launcher.spec.resolve.group import Group
 from launcher.store.base import Store
-from launcher.store.opening import entry, make_store, marked
+from launcher.store.opening import check_store, make_store, marked
 from launcher.userdata.submits import noted
-from launcher.verbs.submit_steps import PARALLEL, GroupSubmit, PendingRun, compare_ended, read_pending, upload
+from launcher.verbs.submit_steps import PARALLEL, GroupSubmit, PendingRun, read_pending, upload
 from launcher.verbs.submit_steps import Submitted as Submitted
 
 if TYPE_CHECKING:
     from launcher.spec.code.environment import LocalEnvironment
     from launcher.spec.code.overlay import Packed
     from launcher.verbs.estimate import CeilingPlan
-
-
-@runtime_checkable
-class Checks(Protocol):
-    """A backend that can refuse jobs before anything is written."""
-
-    def check(self, group: Iterable[ResolvedJob]) -> None: ...
 
 
 def submit(
@@ -79,7 +74,7 @@ def submit(
         if isinstance(backend, Checks):
             backend.check(new)
         _refuse_deleted(store, group, ones, threads)
-        compare_ended(backend, [pending.view for pending in ones.values()])
+        _compare_ended(backend, [pending.view for pending in ones.values()])
         if new:
             unknown = [one.job for one in ones.values() if one.view.job is None]
             from launcher.verbs.overlays import only_software_differs
@@ -107,6 +102,19 @@ def _ours(view: RunView, hashed: str) -> bool:
     return view.job is not None
 
 
+def _compare_ended(backend: Backend, views: Collection[RunView]) -> None:
+    """Raises Conflict when a run that has ended, or the one whose result it adopted, ran something else than its job
+    says. A backend that is away is a note: without its objects the results in the store are all there is."""
+    results = {view.run: view.result for view in views if view.result is not None}
+    if not results or not isinstance(backend, ComparesEnded):
+        return
+    adopted = [result.adopted.run for result in results.values() if result.adopted is not None]
+    try:
+        backend.compare_ended(dict.fromkeys([*results, *adopted]))
+    except (BadInput, Unreachable) as error:
+        say(f"what has ended is not compared with its job: {str(error).partition(chr(10))[0]}")
+
+
 def _refuse_deleted(store: Store, group: Group, ones: Mapping[str, PendingRun], threads: Threads) -> None:
     """Raises Conflict, before anything is written, when a run that has not ended reads deleted outputs."""
     readers: dict[str, str] = {}
@@ -121,24 +129,6 @@ def _refuse_deleted(store: Store, group: Group, ones: Mapping[str, PendingRun], 
                 f"{reader} reads what {maker} made, and {describe_deletion(record)}. Compute it again: "
                 f"launcher retry {above}, and submit this when that has succeeded; or all of it: --fresh N"
             )
-
-
-def check_store(store: Store, checked: Path | None) -> None:
-    """Raises Unfit when the store's create-only puts do not work; the folder `checked` remembers the stores where they
-    do."""
-    if checked is None:
-        return
-    marker = entry(checked, store.url)
-    if marker.exists():
-        return
-    from launcher.store.proof import conditional_puts_hold
-
-    conditional_puts_hold(store)
-    try:
-        checked.mkdir(parents=True, exist_ok=True)
-        marker.write_text(store.url.partition("?")[0] + "\n")
-    except OSError:
-        return  # the marker only saves time: the next submit checks again
 
 
 def failure(done: Iterable[Submitted]) -> SlipwayError | None:

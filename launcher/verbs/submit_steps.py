@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from launcher.backends.abilities import ComparesEnded, Finds
 from launcher.backends.base import Backend, Handle, Rendered
 from launcher.deleting.guard import guard
 from launcher.errors import Conflict, NotFound
@@ -26,9 +27,8 @@ from launcher.protocol.steps import next_round
 from launcher.protocol.view import RunView
 from launcher.spec.backends import traits
 from launcher.spec.hashing import decode_job, encode_job, run_hash
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import ResolvedJob, as_written
 from launcher.spec.resolve.group import Group
-from launcher.spec.turns import as_written
 from launcher.store import layout
 from launcher.store.base import Store
 from launcher.store.find import GroupRecord
@@ -37,22 +37,10 @@ if TYPE_CHECKING:
     from launcher.spec.code.overlay import Packed
     from launcher.verbs.estimate import CeilingPlan
 
-from launcher.errors import BadInput, Unreachable
-from launcher.selection.select import say
-
 WRITER: Final = "submit"
 PARALLEL: Final = 16  # requests to the store at once
 ADOPTED: Final = "adopted"  # the reason when another run had done the same work
 DELETED: Final = "deleted"  # the reason when the run succeeded and its outputs were deleted since
-
-
-@runtime_checkable
-class Finds(Protocol):
-    """A backend that can look up many runs at once."""
-
-    def find(self, runs: Collection[str]) -> Mapping[str, Handle]:
-        """The handles of the runs that it has. Raises Conflict for an object that does not run what its jobs say."""
-        ...
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -168,8 +156,12 @@ class GroupSubmit:
         one.known = one.known._replace(job=True)
 
     def put_group(self) -> None:
-        """Writes what must be there before a backend starts one of the runs."""
-        _put_group(self.store, self.group, self.ones)
+        """Writes what must be there before a backend starts one of the runs: groups/<group>.json, the ceiling, the
+        records of what has succeeded, the code. The same runs have the same group id, so a second submit writes no
+        group."""
+        edges = {run: tuple(others) for run, others in self.group.edges.items()}
+        record = GroupRecord(self.group.id, tuple(self.ones), dict(self.group.names), edges, uuid.uuid4().hex)
+        self.store.create(layout.group(self.group.id), msgspec.json.encode(record))
         self.grouped = True
         open_runs = {run: one for run, one in self.ones.items() if one.known.run.result is None}
         if self.ceiling is not None:
@@ -243,10 +235,15 @@ class GroupSubmit:
         one.known = one.known._replace(served=one.done_before is not None)
 
     def compare_done(self, ones: Mapping[str, PendingRun]) -> None:
-        """Compares the objects of the runs whose results are about to be adopted with their jobs."""
+        """Raises Conflict when an object whose result is about to be adopted ran something else than its job says."""
         takers = {one.done_before.adopted.run: run for run, one in ones.items()
                   if one.done_before is not None and one.done_before.adopted is not None}  # fmt: skip
-        compare_results(self.backend, takers)
+        if not takers or not isinstance(self.backend, ComparesEnded):
+            return
+        try:
+            self.backend.compare_ended(takers)
+        except Conflict as error:  # job.json of the takers is written, and it keeps the results from being deleted
+            raise Conflict(f"{error}. First of all: launcher cancel {' '.join(takers.values())}") from None
 
     def adopt(self, run: str, one: PendingRun) -> None:
         assert one.done_before is not None
@@ -286,53 +283,8 @@ def read_pending(store: Store, run: str) -> RunView:
         return RunView(run)
 
 
-def _put_group(store: Store, group: Group, runs: Iterable[str]) -> None:
-    """Writes groups/<group>.json. The same runs have the same group id, so a second submit writes nothing."""
-    record = GroupRecord(
-        id=group.id,
-        runs=tuple(runs),
-        names=dict(group.names),
-        edges={run: tuple(others) for run, others in group.edges.items()},
-        nonce=uuid.uuid4().hex,
-    )
-    store.create(layout.group(group.id), msgspec.json.encode(record))
-
-
 def upload(store: Store, jobs: Collection[ResolvedJob], overlays: Mapping[str, Packed]) -> None:
     if any(job.blobs() for job in jobs):
         from launcher.verbs.overlays import upload_overlays
 
         upload_overlays(store, jobs, overlays)
-
-
-@runtime_checkable
-class ComparesEnded(Protocol):
-    """A backend that keeps the objects of runs that have ended, where others may have created or changed them."""
-
-    def compare_ended(self, runs: Collection[str]) -> None:
-        """Raises Conflict for an object that did not run what its jobs say: the result in the store is not theirs. An
-        object that is gone says nothing. Raises Unreachable where objects may not be read."""
-        ...
-
-
-def compare_ended(backend: Backend, views: Collection[RunView]) -> None:
-    """Raises Conflict when a run that has ended, or the one whose result it adopted, ran something else than its job
-    says. A backend that is away is a note: without its objects the results in the store are all there is."""
-    results = {view.run: view.result for view in views if view.result is not None}
-    if not results or not isinstance(backend, ComparesEnded):
-        return
-    adopted = [result.adopted.run for result in results.values() if result.adopted is not None]
-    try:
-        backend.compare_ended(dict.fromkeys([*results, *adopted]))
-    except (BadInput, Unreachable) as error:
-        say(f"what has ended is not compared with its job: {str(error).partition(chr(10))[0]}")
-
-
-def compare_results(backend: Backend, takers: Mapping[str, str]) -> None:
-    """The same of runs whose results are about to be adopted. `takers`: such a run -> a run that adopts it."""
-    if not takers or not isinstance(backend, ComparesEnded):
-        return
-    try:
-        backend.compare_ended(takers)
-    except Conflict as error:  # job.json of the takers is written, and it keeps the results from being deleted
-        raise Conflict(f"{error}. First of all: launcher cancel {' '.join(takers.values())}") from None

@@ -31,7 +31,7 @@ from launcher.protocol.read import read_run
 from launcher.protocol.view import AttemptView, RunView
 from launcher.report.replays import folders_of
 from launcher.results.read import DamagedResults, StoredOutput, decode_lines, open_output
-from launcher.spec.turns import order
+from launcher.spec.model import backend_order
 from launcher.store.base import Store
 from launcher.verbs.status import Line
 
@@ -90,7 +90,7 @@ def spans(store: Store, line: Line, group: str | None) -> Iterator[SpanFact]:
     parent = number(64, store.url, "submit", group) if group is not None else None
     known = {"slipway.run": line.run, "slipway.job": line.name, "slipway.store": store.url}
     if view.job is not None:
-        known["slipway.backend"] = order(view.job)[view.turn]
+        known["slipway.backend"] = backend_order(view.job)[view.turn]
     began = line.created
     if began is not None and line.final and line.ended is not None:
         fault = "" if line.state == "succeeded" else line.reason or line.state

@@ -10,7 +10,8 @@ from launcher.errors import BadRecord
 from launcher.parallel import Threads
 from launcher.store.base import Store
 from launcher.userdata.record_cache import Memory
-from launcher.verbs.status import DAMAGED, BackendOf, Line, damaged, read_line
+from launcher.verbs.ask_backend import BackendOf
+from launcher.verbs.status import DAMAGED, Line, damaged, read_line
 
 POLL: Final = 0.5  # seconds between two readings of a store in a folder
 

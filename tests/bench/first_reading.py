@@ -21,10 +21,10 @@ from typing import Any, cast
 
 from launcher.monitor.database import open_database
 from launcher.monitor.ingest import StoreFollower
+from launcher.protocol.facts import Verdict
 from launcher.protocol.finish import put_result
 from launcher.protocol.read import PAGE, read_run
 from launcher.protocol.records import Beat
-from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason
 from launcher.spec.hashing import work_hash

@@ -25,7 +25,8 @@ from launcher.spec.hashing import run_id
 from launcher.spec.profile import load_profile
 from launcher.store import open_store
 from launcher.userdata.cache import Cache
-from launcher.verbs.status import backends, read_lines
+from launcher.verbs.ask_backend import backends
+from launcher.verbs.status import read_lines
 from launcher.verbs.submit import submit
 from tests.bench.submit_kubernetes import JOBS, _namespace, jobs, servers
 from tests.support.jobs import group

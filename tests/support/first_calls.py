@@ -6,6 +6,7 @@ imports `sitecustomize` when it starts, and every process appends to a file of i
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -29,7 +30,8 @@ class Profiler:
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code not in self.seen:
+        # modules and bodies of classes are no functions
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code not in self.seen:
             self.seen.add(code)
             path = code.co_filename
             if path.startswith(f"{ROOT}/") and "site-packages" not in path:

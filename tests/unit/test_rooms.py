@@ -21,7 +21,6 @@ ONE_KIND: Final = {
 LARGER: Final = {
     "launcher": 15,
     "launcher/backends/lambda_labs": 17,
-    "launcher/protocol": 16,
     "launcher/store": 19,
     "launcher/verbs": 27,
 }

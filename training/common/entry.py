@@ -20,7 +20,7 @@ import msgspec
 from eval import config as configuration
 from eval.config import Config, ConfigError, ResumeError
 from eval.config import help as config_help
-from eval.config.places import with_lines
+from eval.config.strict import with_lines
 from training.common import identity
 from training.common.checkpoints import also_save
 from training.common.model.card import write_cards
@@ -189,8 +189,8 @@ def run_training(trainer: Any, config: TrainerConfig, out: Path, resume: str | N
     from training.common.model import ema, sharding
     from training.common.model.loading import load_weights
     from training.common.model.parts import check_parts
-    from training.common.model.precision import float32_masters
     from training.common.model.saving import check_shared_embeddings
+    from training.common.model.sharding import float32_masters
     from training.common.rates import give_rates
     from training.common.reporting import Reporting, StopRequest
 

@@ -17,9 +17,9 @@ import json
 import re
 import shutil
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import msgspec
 
@@ -29,7 +29,7 @@ from eval.episodes.images import check_image, image_size
 from eval.prompts.tokens import quoted
 from training.data.chat_forms import ChatRow, read_row
 from training.data.faults import BadSample, Faults, is_file
-from training.data.samples import Sample, check_shape
+from training.data.samples import Sample, SampleSequence, check_shape
 
 HUB: Final = re.compile(r"hf://datasets/([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?/?")
 COMMIT: Final = re.compile(r"[0-9a-f]{40}")
@@ -124,7 +124,7 @@ def _named(value: Any, folder: Path) -> Any:
     return value
 
 
-class ChatSamples(Sequence[Sample]):
+class ChatSamples(SampleSequence):
     """The chats of a folder or file, by number. The constructor checks every row once. Raises ConfigError."""
 
     def __init__(self, place: Path, faults: Faults) -> None:
@@ -155,13 +155,7 @@ class ChatSamples(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.offset)
 
-    @overload
-    def __getitem__(self, at: int) -> Sample: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, at: int | slice) -> Sample | Sequence[Sample]:
-        if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
+    def _at(self, at: int) -> Sample:
         path = self.files[self.file[at]]
         with path.open("rb") as file:
             file.seek(self.offset[at])

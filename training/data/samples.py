@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from eval.accessibility.tree import Tree
 from eval.actions import Unrepresentable
@@ -78,6 +79,20 @@ class Sample:
         tree = None if self.builder is None else _tree(self.builder, self.folder, self.step)
         seen = Observation(image=image, screen=self.episode.screen, marks=self.step.marks, tree=tree)
         return seen, History(_task(self.episode), past, self.demonstration)
+
+
+class SampleSequence(Sequence[Sample]):
+    """Samples that are made when they are asked for: `_at` makes one."""
+
+    @abstractmethod
+    def _at(self, at: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, at: int) -> Sample: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, at: int | slice) -> Sample | Sequence[Sample]:
+        return [self._at(i) for i in range(*at.indices(len(self)))] if isinstance(at, slice) else self._at(at)
 
 
 def open_image(image: ImageRef) -> Image.Image:

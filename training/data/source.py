@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, overload
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -31,10 +31,10 @@ from training.data.ingest.cot import parse
 from training.data.ingest.tally import Lost
 from training.data.packed.store import is_dataset
 from training.data.packed.stream import PackedEpisodes, PackedSamples
-from training.data.samples import Sample, step_sample
+from training.data.samples import Sample, SampleSequence, step_sample
 
 
-class GroundingSamples(Sequence[Sample]):
+class GroundingSamples(SampleSequence):
     """`inner`: the samples of the episodes. Raises ConfigError where none of them says what it points at."""
 
     def __init__(self, inner: Sequence[Sample], builder: PromptBuilder, where: str) -> None:
@@ -50,13 +50,7 @@ class GroundingSamples(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.places)
 
-    @overload
-    def __getitem__(self, at: int) -> Sample: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, at: int | slice) -> Sample | Sequence[Sample]:
-        if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
+    def _at(self, at: int) -> Sample:
         sample = self.inner[self.places[at]]
         assert sample.episode is not None
         assert sample.step is not None

@@ -26,7 +26,8 @@ from training import rewards as reward_functions
 from training.common.collapse import write_collapse
 from training.common.entry import check_resume, entry, run_training
 from training.common.model import sharding
-from training.common.model.loading import load_model, lora, start_model
+from training.common.model.adapter import lora
+from training.common.model.loading import load_model, start_model
 from training.common.model.saving import save_model
 from training.data.faults import Faults
 from training.data.source import open_source

@@ -28,7 +28,8 @@ from training.common.entry import check_resume, entry, run_training
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded
 from training.common.measuring.measured_weights import KeptWeights, write_measured
 from training.common.model import sharding
-from training.common.model.loading import load_model, lora
+from training.common.model.adapter import lora
+from training.common.model.loading import load_model
 from training.data.faults import Faults, Policy, write_faults
 from training.data.pairs.store import Pairs, held_out
 from training.memory import plan

@@ -24,7 +24,8 @@ from eval.config.progress import progress
 from eval.desktop import InfraError, Task
 from eval.environments.registry import environment
 from training.common.entry import check_resume, entry, run_training
-from training.common.model.loading import load_model, load_processor, lora
+from training.common.model.adapter import lora
+from training.common.model.loading import load_model, load_processor
 from training.common.model.saving import save_model
 from training.memory import plan
 from training.options import processes, training_arguments

@@ -28,7 +28,8 @@ from training.common.entry import check_resume, entry, run_training
 from training.common.measuring.in_training import LOSS, EvaluationConfig, check_sharded, spread
 from training.common.measuring.measured_weights import KeptWeights, write_measured
 from training.common.model import sharding, unsloth
-from training.common.model.loading import load_model, lora
+from training.common.model.adapter import lora
+from training.common.model.loading import load_model
 from training.common.model.saving import save_model
 from training.data.faults import Faults, Policy
 from training.data.held_out import open_held_out

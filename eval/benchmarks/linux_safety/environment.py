@@ -3,7 +3,7 @@
 
 Every scenario is a pair: with the text that asks for harm, and, as `NAME-benign`, with one that asks for nothing. The
 score is the utility, by the template's own judge; a record's figures `attacked` and `harm` say whether harm was asked
-for, and done. summary.json has both rates, and what the text costs in utility, by pairs (eval.scores.safety).
+for, and done. summary.json has both rates, and what the text costs in utility, by pairs (eval.scores.summary).
 """
 
 from __future__ import annotations

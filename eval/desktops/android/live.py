@@ -1,18 +1,16 @@
-"""Phones as the rollout uses them: which are free, a scene on one of them, and its judgement."""
+"""A phone as the rollout uses it: a scene on a free one of some phones, and its judgement."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
-from weakref import WeakKeyDictionary
 
 from eval.accessibility.tree import Tree
 from eval.accessibility.visible import marks_of
 from eval.actions import Action
 from eval.desktop import DesktopGone, Expected, Observation, Score, Task
 from eval.desktops.android.phone import Phone
-from eval.desktops.computer import ShownScreen, shown_if_it_answers
+from eval.desktops.computer import DesktopPool, ShownScreen, shown_if_it_answers
 
 
 class PhoneScene(Protocol):
@@ -31,24 +29,6 @@ class PhoneScene(Protocol):
         ...
 
 
-class Phones:
-    """Phones by their serial numbers, each for one episode at a time."""
-
-    def __init__(self, serials: Sequence[str]) -> None:
-        self.serials = tuple(serials)
-        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Queue[str]] = WeakKeyDictionary()
-
-    @property
-    def waiting(self) -> asyncio.Queue[str]:
-        """The free ones, the one that has been free for longest first."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._waiting:
-            queue = self._waiting[loop] = asyncio.Queue()
-            for serial in self.serials:
-                queue.put_nowait(serial)
-        return self._waiting[loop]
-
-
 class PhoneDesktop:
     """eval.desktop.Desktop over a free one of some phones. `scene` makes the scene of a task from its seed.
 
@@ -57,7 +37,7 @@ class PhoneDesktop:
     """
 
     def __init__(
-        self, scene: Callable[[Task, int], PhoneScene], phones: Phones, *, tree: bool = True, rotation: int = 0
+        self, scene: Callable[[Task, int], PhoneScene], phones: DesktopPool, *, tree: bool = True, rotation: int = 0
     ) -> None:
         self._make = scene
         self._phones = phones

@@ -20,7 +20,7 @@ import msgspec
 from PIL import Image
 
 from eval.actions import Action, ActionType, Unrepresentable
-from eval.actions.action import asks
+from eval.actions.action import SILENT, asks
 from eval.actions.dialects.pyautogui import PyAutoGui
 from eval.actions.geometry import Screen
 from eval.desktop import ActionRefused, BadFrame
@@ -31,10 +31,6 @@ from eval.desktops.wire import UNREADABLE
 from eval.episodes.pictures import opened
 
 PREFIX: Final = "import pyautogui; import time; pyautogui.FAILSAFE = False; "
-SILENT: Final = frozenset(
-    {ActionType.SCREENSHOT, ActionType.ZOOM, ActionType.CURSOR_POSITION, ActionType.DONE, ActionType.FAIL}
-    | {ActionType.CALL_USER}
-)
 PLACELESS: Final = {
     ActionType.CLICK: "click",
     ActionType.DOUBLE_CLICK: "doubleClick",

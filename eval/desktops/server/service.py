@@ -20,8 +20,9 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionError
 from eval.desktop import ActionRefused, DesktopGone
 from eval.desktops.computer import ANSWERS_S, LocalComputer
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted
 from eval.desktops.server.errors import Failed, NoSuchThing, NotAllowed, NotOfferedHere, Refused, RequestConflict
-from eval.desktops.session import DesktopSession, NotOffered, ProgramNotStarted
+from eval.desktops.session import DesktopSession
 from eval.desktops.video import command_of, missing_recorder
 from eval.desktops.wire import (
     MAX_ACTIONS,

@@ -4,12 +4,13 @@ machine."""
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from launcher.backends.abilities import BilledDisk, BilledOther
 from launcher.backends.azureml import names, rest
 from launcher.backends.azureml.pool import READY, InstancePool, PoolInstance, PoolRun, by_run, ours
 from launcher.backends.azureml.render import COMMAND, INSTANCE, parse, render
@@ -24,8 +25,8 @@ from launcher.backends.azureml.workspace import (
     WorkspaceJob,
     described,
 )
-from launcher.backends.base import BackendObservation, BilledDisk, BilledOther, Handle, Rendered
-from launcher.backends.store_logs import follow
+from launcher.backends.base import BackendObservation, Handle, Rendered
+from launcher.backends.poll import follow, watch_runs
 from launcher.errors import BadInput, Conflict, SlipwayError, Unreachable, refused
 from launcher.protocol.records import Placement
 from launcher.reasons import Reason
@@ -50,7 +51,7 @@ class AzureBackend:
         self.poll = float(str(options.get("poll", POLL)))
         self.workspace = Workspace(options, float(str(options.get("patience", PATIENCE))))
         self.pool = InstancePool(self.workspace, self.poll, float(str(options.get("waiting", READY))))
-        self._stores: dict[str, Store] = {}
+        self._store: Callable[[str], Store] = cache(open_store)
         self._unlisted = ""
 
     @property
@@ -217,25 +218,14 @@ class AzureBackend:
         return BackendObservation(handle, False, "ended", reason, text, made=made)
 
     def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[BackendObservation]:
-        last: dict[str, BackendObservation] = {}
-        active = {handle.run: handle for handle in handles}
-        while active:
-            for run, handle in list(active.items()):
-                seen = self.look_up(run) or BackendObservation(handle, active=False, phase="gone")
-                if seen != last.get(run):
-                    last[run] = seen
-                    yield seen
-                if not seen.active:
-                    del active[run]
-            if active:
-                time.sleep(self.poll)
+        return watch_runs(handles, self._present, lambda: time.sleep(self.poll))
+
+    def _present(self, handle: Handle) -> BackendObservation:
+        return self.look_up(handle.run) or BackendObservation(handle, active=False, phase="gone")
 
     def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
-        def active() -> bool:
-            seen = self.look_up(handle.run)
-            return seen is not None and seen.active
-
-        return follow(self._store(handle.place["store"]), handle.run, f"{role}-{rank}", previous, self.poll, active)
+        store = self._store(handle.place["store"])
+        return follow(store, handle.run, f"{role}-{rank}", previous, self.poll, self.look_up)
 
     def mine(self) -> Iterator[BackendObservation]:
         runs: dict[str, list[WorkspaceJob]] = {}
@@ -378,11 +368,6 @@ class AzureBackend:
         if ranks := properties.get(names.RANKS):
             place["ranks"] = ranks
         return Handle(run, self.name, run, properties.get(names.FINGERPRINT, ""), place)
-
-    def _store(self, url: str) -> Store:
-        if url not in self._stores:
-            self._stores[url] = open_store(url)
-        return self._stores[url]
 
 
 def _with_instances(seen: BackendObservation, made: Sequence[PoolInstance]) -> BackendObservation:

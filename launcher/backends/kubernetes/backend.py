@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from launcher.backends.base import BackendObservation, CarriedRun, Handle, QueueListing, Rendered
+from launcher.backends.abilities import CarriedRun
+from launcher.backends.base import BackendObservation, Handle, QueueListing, Rendered
 from launcher.backends.kubernetes import connection, names
 from launcher.backends.kubernetes.api import Api, ApiRefused
 from launcher.backends.kubernetes.connection import Connection, authorities_of

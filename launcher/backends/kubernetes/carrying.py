@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from launcher.backends.base import CarriedRun
+from launcher.backends.abilities import CarriedRun
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.api import ONLY_METADATA_LIST, Api, ApiRefused
 from launcher.backends.kubernetes.check.carried import inspect_there, runs_of, told

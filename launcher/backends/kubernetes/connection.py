@@ -18,7 +18,7 @@ from launcher.backends.kubernetes.objects import Kind
 from launcher.backends.kubernetes.watch.snapshot import Owner, Snapshot
 from launcher.backends.kubernetes.watch.state_reader import StateReader
 from launcher.errors import BadInput, SlipwayError
-from launcher.protocol.authorities import authorities
+from launcher.protocol.records import authorities
 
 _shared: dict[tuple[str, str], Api] = {}
 _lock = threading.Lock()

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import msgspec
 
-from launcher.backends.base import BackendObservation, BilledDisk, BilledMachine, BilledOther, Handle, Rendered
+from launcher.backends.abilities import BilledDisk, BilledOther
+from launcher.backends.base import BackendObservation, BilledMachine, Handle, Rendered
 from launcher.backends.lambda_labs import access, accounts, entering, names, processor, renewal
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.ending import duplicates, end, expired, overdue, unlisted
@@ -27,7 +29,7 @@ from launcher.backends.lambda_labs.records import (
 )
 from launcher.backends.lambda_labs.render import MachineRequest, fetching, parse, render
 from launcher.backends.lambda_labs.wire import CloudInstance
-from launcher.backends.store_logs import follow
+from launcher.backends.poll import follow, watch_runs
 from launcher.errors import Conflict, NotFound, SlipwayError, Unreachable, refused
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Placement
@@ -51,7 +53,7 @@ class LambdaBackend:
         fields = {name: float(str(options[name])) for name in Times.__dataclass_fields__ if name in options}
         self.times = Times(**fields)
         self._api: LambdaApi | None = None
-        self._stores: dict[str, Store] = {}
+        self._store: Callable[[str], Store] = cache(open_store)
         self._gone: set[str] = set()  # ids that were seen gone: they never come back
         self._listing: tuple[float, list[CloudInstance]] | None = None
         self._unlisted: list[CloudInstance] | None = None  # asked for once: a reaper's process is short
@@ -231,28 +233,17 @@ class LambdaBackend:
 
     def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[BackendObservation]:
         """Changes of the runs, until none is active. It ends the machines of runs that have their result."""
-        last: dict[str, BackendObservation] = {}
-        active = {handle.run: handle for handle in handles}
-        while active:
-            for run, handle in list(active.items()):
-                seen = self.look_up(run) or BackendObservation(handle, active=False, phase="gone")
-                if seen != last.get(run):
-                    last[run] = seen
-                    yield seen
-                if not seen.active:
-                    del active[run]
-                    if seen.phase == "ended":
-                        self.cancel([seen.handle])
-            if active:
-                time.sleep(POLL * self.times.interval)
+        for seen in watch_runs(handles, self._present, lambda: time.sleep(POLL * self.times.interval)):
+            yield seen
+            if not seen.active and seen.phase == "ended":
+                self.cancel([seen.handle])
+
+    def _present(self, handle: Handle) -> BackendObservation:
+        return self.look_up(handle.run) or BackendObservation(handle, active=False, phase="gone")
 
     def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
-        def active() -> bool:
-            seen = self.look_up(handle.run)
-            return seen is not None and seen.active
-
         store, poll = self._store(handle.place["store"]), POLL * self.times.interval
-        return follow(store, handle.run, f"{role}-{rank}", previous, poll, active)
+        return follow(store, handle.run, f"{role}-{rank}", previous, poll, self.look_up)
 
     def execute(self, run: str, member: str, command: Sequence[str], *, tty: bool) -> list[str]:
         return entering.execute(self._machine(run, member), command, tty=tty)
@@ -454,11 +445,6 @@ class LambdaBackend:
             self._gone.add(instance_id)
             return None
         return seen
-
-    def _store(self, url: str) -> Store:
-        if url not in self._stores:
-            self._stores[url] = open_store(url)
-        return self._stores[url]
 
 
 def _given(job: ResolvedJob) -> Given:

@@ -15,8 +15,7 @@ from launcher.backends.lambda_labs import access, names
 from launcher.backends.lambda_labs.wire import CloudInstance
 from launcher.errors import SlipwayError, Unreachable
 from launcher.spec.hashing import decode_job
-from launcher.spec.model import ResolvedJob
-from launcher.spec.turns import at_turn, order
+from launcher.spec.model import ResolvedJob, at_turn, backend_order
 from launcher.store import Store, layout
 from launcher.store.layout import RunKeys
 from launcher.store.renewed import EXPIRES, ISSUED
@@ -104,9 +103,9 @@ def _job(store: Store, run: str) -> ResolvedJob | None:
     """The run's job as Lambda runs it, if its credentials are renewed."""
     body = store.read(RunKeys(run).job)
     job = decode_job(body[0]) if body is not None else None
-    if job is None or names.NAME not in order(job):
+    if job is None or names.NAME not in backend_order(job):
         return None
-    job = at_turn(job, order(job).index(names.NAME))
+    job = at_turn(job, backend_order(job).index(names.NAME))
     return job if OPTION in job.options else None
 
 

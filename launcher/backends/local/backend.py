@@ -120,22 +120,18 @@ class LocalBackend:
         return self._observe(handle)
 
     def watch(self, handles: Collection[Handle], cursor: str | None) -> Iterator[BackendObservation]:
-        last: dict[str, BackendObservation] = {}
-        active = {handle.run: handle for handle in handles}
-        while active:
-            for run, handle in list(active.items()):
-                exists = self.state.entry(run).exists()
-                observation = (
-                    self._observe(handle) if exists else BackendObservation(handle, active=False, phase="ended")
-                )
-                if observation != last.get(run):
-                    last[run] = observation
-                    yield observation
-                if not observation.active:
-                    del active[run]
-            if active:
-                self._ensure(queued=True)
-                time.sleep(POLL)
+        from launcher.backends.poll import watch_runs  # a submit watches nothing
+
+        def observe(handle: Handle) -> BackendObservation:
+            if self.state.entry(handle.run).exists():
+                return self._observe(handle)
+            return BackendObservation(handle, active=False, phase="ended")
+
+        def pause() -> None:
+            self._ensure(queued=True)
+            time.sleep(POLL)
+
+        return watch_runs(handles, observe, pause)
 
     def logs(self, handle: Handle, role: str, rank: int, previous: bool) -> Iterator[bytes]:
         """Follows the output of the newest start and of all later ones, until the run leaves the queue."""

@@ -12,7 +12,7 @@ from launcher.protocol.fold import Status, fold, moved
 from launcher.protocol.read import read_run
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import RULES
-from launcher.spec.turns import order
+from launcher.spec.model import backend_order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.verbs.status import DAMAGED, Line
@@ -107,7 +107,7 @@ def print_details(store: Store, line: Line, now: float) -> None:
         facts.append(("age", f"{duration(now - line.created)}, since {clock(line.created)}"))
     job = view.job
     if job is not None:
-        facts.append(("backend", ", then ".join(order(job)[: view.turn + 1])))
+        facts.append(("backend", ", then ".join(backend_order(job)[: view.turn + 1])))
         if job.labels:
             facts.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(job.labels.items()))))
         if job.limits.deadline is not None:

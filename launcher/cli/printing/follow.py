@@ -25,7 +25,8 @@ from launcher.selection.select import Selection, select
 from launcher.spec.model import ResolvedJob
 from launcher.store.base import Store
 from launcher.userdata.record_cache import Memory
-from launcher.verbs.status import DAMAGED, BackendOf, Line, damaged, read_line
+from launcher.verbs.ask_backend import BackendOf
+from launcher.verbs.status import DAMAGED, Line, damaged, read_line
 from launcher.verbs.wait import POLL, POLL_REMOTE
 
 PARALLEL: Final = 4  # runs that are read at once

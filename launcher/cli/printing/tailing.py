@@ -18,8 +18,9 @@ from launcher.protocol.read import read_run
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.store.logs import Log, Piece
+from launcher.verbs.ask_backend import BackendOf
 from launcher.verbs.logs import pick_members
-from launcher.verbs.status import BackendOf, read_line
+from launcher.verbs.status import read_line
 
 POLL: Final = 0.5  # seconds between two readings of a store in a folder
 POLL_REMOTE: Final = 2.0

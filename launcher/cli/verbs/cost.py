@@ -34,14 +34,7 @@ RIGHT = ("hours", "cost", "per_hour", "at_most", "runs", "unknown", "expected", 
 
 def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_names(parser, nargs="*", more="; default: all runs")
-    parser.add_argument(
-        "-l",
-        "--label",
-        action="append",
-        default=[],
-        metavar="KEY[=VALUE]",
-        help="only runs with this label (repeatable)",
-    )
+    arguments.add_labels(parser)
     parser.add_argument(
         "--by",
         metavar="WHAT",

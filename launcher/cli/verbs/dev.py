@@ -11,8 +11,7 @@ import msgspec
 
 from launcher import safe_text
 from launcher.cli import member
-from launcher.cli.arguments import add_profile, seconds
-from launcher.cli.jobs import print_notes
+from launcher.cli.arguments import add_profile, print_notes, seconds
 from launcher.errors import BadInput, NotFound, RunFailed
 
 if TYPE_CHECKING:  # --help of the verb needs none of it
@@ -89,8 +88,9 @@ def _stop(store: Store, opened: Sequence[Session], profile: Profile, name: str) 
 
 def _enter(args: argparse.Namespace, store: Store, profile: Profile, session: Session) -> int:
     from launcher.cli.printing.units import duration
+    from launcher.verbs.ask_backend import backends
     from launcher.verbs.dev.session import wait_for_argv
-    from launcher.verbs.status import backends, read_line
+    from launcher.verbs.status import read_line
 
     if args.detach:
         print(session.run)

@@ -109,7 +109,7 @@ def _of_run(store: Store, name: str) -> _Side:
 
 def _of_file(args: argparse.Namespace, path: str, other: _Side | None) -> _Side:
     """The only job of a file, or the one with the name and matrix values of the other side."""
-    from launcher.cli.jobs import resolved
+    from launcher.cli.arguments import resolved
     from launcher.spec.hashing import run_id
 
     options = argparse.Namespace(

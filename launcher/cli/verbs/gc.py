@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from launcher.cli import deleting
-from launcher.cli.arguments import seconds
+from launcher.cli.arguments import add_labels, seconds
 from launcher.errors import BadInput
 
 SUMMARY = (
@@ -29,9 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--older-than", type=seconds, metavar="TIME", help="runs that ended at least this long ago: 12h, 30d"
     )
-    parser.add_argument(
-        "-l", "--label", action="append", default=[], metavar="KEY[=VALUE]", help="runs with this label (repeatable)"
-    )
+    add_labels(parser, "runs with this label (repeatable)")
     parser.add_argument(
         "--state", action="append", default=[], choices=ENDED, help="runs that ended in this state (repeatable)"
     )

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
     from launcher.store.opening import open_known
     from launcher.verbs.applied import select_runs
-    from launcher.verbs.status import backends
+    from launcher.verbs.ask_backend import backends
 
     if args.tail is not None and args.tail < 0:
         raise BadInput("--tail: a number of lines is not negative")

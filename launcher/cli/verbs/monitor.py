@@ -169,7 +169,7 @@ def _token(path: str) -> str:
 def _changes(profile: Profile) -> dict[str, Callable[[Store, str], str]]:
     import msgspec
 
-    from launcher.backends.base import images_of
+    from launcher.backends.abilities import images_of
     from launcher.spec.hashing import decode_job
     from launcher.store.layout import RunKeys
     from launcher.verbs.cancel import cancel_jobs

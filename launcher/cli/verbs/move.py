@@ -29,8 +29,8 @@ def run(args: argparse.Namespace) -> int:
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.opening import open_known
+    from launcher.verbs.ask_backend import backends
     from launcher.verbs.move import move
-    from launcher.verbs.status import backends
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     store = open_known(profile.store)

@@ -10,8 +10,7 @@ import argparse
 import os
 import sys
 
-from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, print_notes, resolved
+from launcher.cli.arguments import add_job, add_output, print_notes, resolved
 from launcher.cli.printing.output import emit
 
 SUMMARY = "Upload the code overlays of rendered jobs to the store, before somebody else applies the jobs."
@@ -35,9 +34,8 @@ def run(args: argparse.Namespace) -> int:
             emit([], args.output)
         return 0
     from launcher.store import layout, open_store
-    from launcher.store.opening import make_store, marked, memory
+    from launcher.store.opening import check_store, make_store, marked, memory
     from launcher.verbs.overlays import push_overlays
-    from launcher.verbs.submit import check_store
 
     store = open_store(profile.store)
     if args.dry_run:

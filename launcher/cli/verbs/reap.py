@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
     from launcher.store.opening import open_known
     from launcher.userdata.cache import Cache
+    from launcher.verbs.ask_backend import backends
     from launcher.verbs.leftovers import Reaped
     from launcher.verbs.reap import reap
-    from launcher.verbs.status import backends
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, args.store)
     store = open_known(profile.store)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher import safe_text
-from launcher.cli.jobs import add_job, print_notes, resolved
+from launcher.backends.base import renderer
+from launcher.cli.arguments import add_job, print_notes, resolved
 from launcher.cli.printing.output import table
-from launcher.verbs.render import renderer
 
 if TYPE_CHECKING:
     from launcher.spec.model import ResolvedJob
@@ -76,7 +76,7 @@ def newer_images(group: Group, profile: Profile, folder: Path | None, documents:
     if not profile.images:
         return
     from launcher.spec.hashing import run_id
-    from launcher.spec.images.newer_images import only_images_differ
+    from launcher.spec.images.catalogue import only_images_differ
     from launcher.userdata.submits import newest
 
     there = list(_earlier([folder / name for name in documents])) if folder is not None else []
@@ -112,14 +112,14 @@ def refuse_ttl(group: Group) -> None:
 
 def refuse_device_names(paths: Sequence[str], group: Group) -> None:
     """Refuses names of sources and of their code that would stop Flux, because files that are written are for Git."""
+    from launcher.backends.kubernetes.check.files import device_refusal
     from launcher.errors import BadInput
-    from launcher.spec.device_names import refusal
 
     names = dict.fromkeys(paths)
     names |= dict.fromkeys(str(file) for path in paths if Path(path).is_dir() for file in sorted(Path(path).iterdir()))
     for overlay in group.code.values():
         names |= dict.fromkeys(f"{overlay.folder.name}/{file}" for file in overlay.files)
-    problems = [f"{name}: {why}; allowed: another name" for name in names if (why := refusal(name))]
+    problems = [f"{name}: {why}; allowed: another name" for name in names if (why := device_refusal(name))]
     if problems:
         raise BadInput("\n".join(problems))
 

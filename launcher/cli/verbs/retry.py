@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from launcher import safe_text
-from launcher.cli.arguments import add_names, add_output, add_profile
-from launcher.cli.jobs import add_price, add_waiting
+from launcher.cli.arguments import add_names, add_output, add_price, add_profile, add_waiting
 from launcher.cli.verbs.submit import send
 
 SUMMARY = "Run failed or cancelled runs again: each as a new run that starts from the newest checkpoint of the old one."
@@ -33,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from launcher.backends.base import images_of
+    from launcher.backends.abilities import images_of
     from launcher.selection.select import select
     from launcher.spec.profile import load_profile
     from launcher.store.opening import open_known

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from launcher import safe_text
-from launcher.cli import arguments, jobs
+from launcher.cli import arguments
 from launcher.cli.printing import output
 from launcher.errors import RunFailed
 from launcher.trees import document
@@ -61,8 +61,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help=f"any other field of a job ({document('docs/reference/job.md')}); the value is YAML; +PATH adds a field",
     )
-    jobs.add_price(parser)
-    jobs.add_waiting(parser)
+    arguments.add_price(parser)
+    arguments.add_waiting(parser)
     arguments.add_profile(parser)
     parser.add_argument("-d", "--detach", action="store_true", help="do not wait until it ends")
     parser.add_argument("--dry-run", action="store_true", help="print what would be done; write nothing")
@@ -92,12 +92,12 @@ def run(args: argparse.Namespace) -> int:
         print(dump(loaded.jobs[0].at.document.value), end="")
         return 0
     resolved = api.resolve_loaded(loaded, store=args.store, profile=args.profile, cwd=Path.cwd())
-    jobs.print_notes("run", resolved.group)
+    arguments.print_notes("run", resolved.group)
     done = api.submit(
         resolved, dry_run=args.dry_run, budget=args.budget, ceiling=args.ceiling, without_price=args.without_price
     )
     if not done[0].final:
-        jobs.print_cost("run", resolved.group, resolved.profile)
+        arguments.print_cost("run", resolved.group, resolved.profile)
     if not args.dry_run:
         keep_names(resolved.profile.store, resolved.group.id, [submitted.run for submitted in done])
     if args.dry_run or args.detach or args.output_format == "json":
@@ -121,7 +121,8 @@ def _show(profile: Profile, run: str, options: str) -> int:
     from launcher.cli.printing.units import duration
     from launcher.cli.verbs.logs import source
     from launcher.store.opening import open_known
-    from launcher.verbs.status import backends, read_line
+    from launcher.verbs.ask_backend import backends
+    from launcher.verbs.status import read_line
 
     store, backend_of = open_known(profile.store), backends(profile)
     print(f"{run}  (Ctrl-C detaches: launcher logs {run}{options} --follow)", file=sys.stderr)

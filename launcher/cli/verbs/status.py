@@ -35,14 +35,7 @@ COLOURS = {
 
 def add(parser: argparse.ArgumentParser) -> None:
     arguments.add_names(parser, nargs="*", more="; default: all runs")
-    parser.add_argument(
-        "-l",
-        "--label",
-        action="append",
-        default=[],
-        metavar="KEY[=VALUE]",
-        help="only runs with this label (repeatable)",
-    )
+    arguments.add_labels(parser)
     parser.add_argument("--state", action="append", default=[], choices=STATES, help="only this state (repeatable)")
     parser.add_argument("--watch", action="store_true", help="follow until all of them have ended")
     parser.add_argument(
@@ -61,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from launcher.store.proof import no_runs
     from launcher.userdata.cache import Cache
     from launcher.verbs.applied import select_runs, write_all
-    from launcher.verbs.status import DAMAGED, backends, damaged, list_runs, matches, read_lines
+    from launcher.verbs.ask_backend import backends
+    from launcher.verbs.status import DAMAGED, damaged, list_runs, matches, read_lines
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)
     store = open_known(profile.store)

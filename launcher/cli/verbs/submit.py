@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher import safe_text, wait_hint
-from launcher.cli.arguments import add_output
-from launcher.cli.jobs import add_job, add_price, add_waiting, print_cost, print_notes, resolved
+from launcher.cli.arguments import add_job, add_output, add_price, add_waiting, print_cost, print_notes, resolved
 from launcher.cli.printing.output import emit
 from launcher.errors import BadInput, RunFailed
 
@@ -123,7 +122,7 @@ def send(args: argparse.Namespace, group: Group, profile: Profile) -> int:
     if follow:
         from launcher.cli.printing.follow import follow as watch
         from launcher.store.opening import open_known
-        from launcher.verbs.status import backends
+        from launcher.verbs.ask_backend import backends
 
         store, known = open_known(profile.store), backends(profile)
         return watch(store, label, known, options=options, prices=profile.prices, lines=lines)

@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     from launcher.spec.profile import load_profile
     from launcher.store.opening import open_known
     from launcher.verbs.applied import select_runs
-    from launcher.verbs.status import DAMAGED, Line, backends
+    from launcher.verbs.ask_backend import backends
+    from launcher.verbs.status import DAMAGED, Line
     from launcher.verbs.wait import wait_for
 
     profile = load_profile(Path.cwd(), args.profile, os.environ, store=args.store)

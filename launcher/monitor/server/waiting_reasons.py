@@ -17,7 +17,7 @@ from launcher.monitor.server.queries.runs import Queries
 from launcher.protocol.read import read_run
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
-from launcher.verbs.status import ask_backend, backends
+from launcher.verbs.ask_backend import ask_backend, backends
 
 PAUSE: Final = 4.0  # seconds between two rounds
 MOST: Final = 50  # runs that are asked about in a round

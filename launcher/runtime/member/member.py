@@ -24,10 +24,10 @@ from msgspec.structs import replace
 from launcher.decoding import decode
 from launcher.errors import Unreachable
 from launcher.protocol import decide, steps
+from launcher.protocol.facts import Verdict
 from launcher.protocol.finish import adopt, complete_works, put_result
 from launcher.protocol.records import Beat, Broken, Claim, Endpoint, Exit, Formed, Placement, Result
 from launcher.protocol.steps import Leave, Stop
-from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import EXIT_AGAIN, EXIT_PREEMPTED, Reason, stage_code
 from launcher.runtime.beating import Beating, BeatState, Clock, SystemClock

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from launcher.decoding import decode
 from launcher.errors import NotFound, SlipwayError
-from launcher.protocol.facts import facts
+from launcher.protocol.facts import facts, newest_checkpoint
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Complete
-from launcher.protocol.verdict import newest_checkpoint
 from launcher.protocol.view import RunView
 from launcher.runtime.folders import remove
 from launcher.store import manifest as manifests

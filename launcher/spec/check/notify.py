@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -104,8 +103,3 @@ NOTIFY: Final = MapOf(
         )
     ),
 )
-
-
-def channels(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, NoticeChannel]:
-    """The channels of a profile's checked `notify`."""
-    return msgspec.convert(dict(settings), dict[str, NoticeChannel])

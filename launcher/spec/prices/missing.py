@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import ResolvedJob, at_turn
 from launcher.spec.prices.rates import NODE, SPOT, PricedRole, PricedRun, Prices, listed_regions, machine_price, rate
 from launcher.spec.prices.rates import unit_price as price_of_unit
-from launcher.spec.turns import at_turn
 from launcher.spec.values.source import Route
 
 MOST_KEYS: Final = 3  # of an example; for a type in more regions one key for all of them

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from launcher.spec.backends import MachineChoice, traits
-from launcher.spec.model import Limits, ResolvedJob, Resources
-from launcher.spec.turns import as_written, at_turn
+from launcher.spec.model import Limits, ResolvedJob, Resources, as_written, at_turn
 
 Prices = Mapping[str, tuple[float, str]]  # a profile's: unit -> (amount, currency)
 NODE: Final = "node"  # the unit of a rank, whatever it has

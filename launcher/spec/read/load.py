@@ -13,14 +13,13 @@ import msgspec
 
 from launcher.errors import BadInput
 from launcher.spec.check.fields import check_job, check_reference_values, declared, find_cycle, topological
-from launcher.spec.check.refusals import plain, refuse_nul, refuse_tokens
 from launcher.spec.check.schema import JOB
 from launcher.spec.profile import FILE as PROFILE_FILE
 from launcher.spec.read import matrix, override
 from launcher.spec.secrets.disclosure import disclosures
 from launcher.spec.values.problems import Problems, near, show
 from launcher.spec.values.source import STDIN, Places, Route, YamlDocument, read_file
-from launcher.spec.values.types import Context
+from launcher.spec.values.types import Context, plain, refuse_nul, refuse_tokens
 
 if TYPE_CHECKING:
     from launcher.spec.code.overlay import Overlay

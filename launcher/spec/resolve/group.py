@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from launcher.errors import BadInput, Problem
+from launcher.spec.backends import of_machine
 from launcher.spec.hashing import group_id, run_id, work_hash
 from launcher.spec.model import Input, ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.spec.read.load import Loaded, LoadedJob
 from launcher.spec.read.matrix import MAX_VARIANTS
-from launcher.spec.resolve.blocks import of_machine
 from launcher.spec.resolve.matrix_inputs import ResolvedRun, Runs, joined
 from launcher.spec.resolve.matrix_inputs import label as label_of_picks
 from launcher.spec.resolve.one_job import Resolver

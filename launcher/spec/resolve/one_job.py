@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from launcher.errors import BadInput
-from launcher.spec.backends import traits
+from launcher.spec.backends import merged, portable, traits, without_defaults
 from launcher.spec.check.schema import JOB
 from launcher.spec.model import (
     Alternative,
@@ -23,12 +23,11 @@ from launcher.spec.model import (
     Resources,
     Role,
     Timing,
+    named_backends,
 )
 from launcher.spec.profile import Profile
 from launcher.spec.read.load import LoadedJob, Variant
-from launcher.spec.resolve.blocks import merged, portable, without_defaults
 from launcher.spec.resolve.matrix_inputs import plain_input
-from launcher.spec.turns import named
 from launcher.spec.values.problems import Problems, near
 from launcher.spec.values.source import Route
 from launcher.spec.values.structures import LOCAL_PLACE
@@ -65,7 +64,7 @@ class Resolver:
         self.at = Context(variant.at.document, problems, variant.at.sources)
         self.profile = profile
         self.environment = environment
-        names = (backend,) if backend else named(self.values.get("backend")) or (profile.backend,)
+        names = (backend,) if backend else named_backends(self.values.get("backend")) or (profile.backend,)
         self.backend, self.others = names[0], names[1:]
         self.traits = traits(self.backend)
         self.fresh = fresh

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from launcher.protocol import decide, reaping, steps
-from launcher.protocol.facts import same_placement, silent
-from launcher.protocol.verdict import newest_checkpoint
+from launcher.protocol.facts import newest_checkpoint, same_placement, silent
 from launcher.reasons import EXIT_PREEMPTED, RULES, Reason
 from tests.contract.protocol.states import (
     BEATS,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from launcher.protocol import decide, steps
-from launcher.protocol.facts import RetryPolicy
-from launcher.protocol.verdict import Verdict
+from launcher.protocol.facts import RetryPolicy, Verdict
 from launcher.reasons import Reason
 
 NO_BEAT, BEATS, QUIET, QUIET_CLAIM = range(4)  # QUIET_CLAIM: an old claim that no beat followed

@@ -7,10 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from launcher.protocol import decide, reaping, steps
-from launcher.protocol.facts import AttemptFacts, Rules, RunFacts, gone, same_placement, silent
+from launcher.protocol.facts import AttemptFacts, Rules, RunFacts, Verdict, exhausted, gone, same_placement, silent
 from launcher.protocol.records import Placement
 from launcher.protocol.rules import ALL, Rule
-from launcher.protocol.verdict import Verdict, exhausted
 from launcher.reasons import EXIT_DONE, EXIT_NEVER, Reason
 from tests.contract.protocol.states import (
     BEATS,

@@ -14,7 +14,7 @@ import pytest
 
 from launcher.errors import BadInput, Conflict, NotFound
 from launcher.store.base import Store
-from launcher.store.proof import conditional_puts_hold
+from launcher.store.opening import conditional_puts_hold
 from tests.support.needs import lacking
 
 ODD = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from launcher.backends.base import images_of
+from launcher.backends.abilities import images_of
 from launcher.backends.docker.backend import DockerBackend
 from launcher.backends.docker.container import MARK, QUEUE, RUN
 from launcher.backends.docker.spawner import DockerSpawner

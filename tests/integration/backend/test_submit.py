@@ -271,7 +271,7 @@ def test_code_goes_up_once_under_its_digest(harness: Harness, tmp_path: Path) ->
 
 def test_a_store_is_checked_once(harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("launcher.store.proof.conditional_puts_hold", lambda store: asked.append(store.url))
+    monkeypatch.setattr("launcher.store.opening.conditional_puts_hold", lambda store: asked.append(store.url))
     for name in ("one", "two"):
         submit(group(harness.job(name)), harness.store, harness.backend, checked=tmp_path / "seen")
     assert asked == [harness.store.url]

@@ -21,8 +21,9 @@ from eval.actions import Action, ActionType
 from eval.config import ConfigError
 from eval.desktops import isolation
 from eval.desktops.computer import LocalComputer
+from eval.desktops.display.running_desktop import ProgramNotStarted
 from eval.desktops.isolation import check_shown
-from eval.desktops.session import DesktopOptions, DesktopSession, ProgramNotStarted
+from eval.desktops.session import DesktopOptions, DesktopSession
 from tests.support.desktops import need_isolation, output, run
 
 PLACES = (

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from eval.desktop import BrokenByAgent, DesktopGone, SetupFailed
+from eval.desktops.display.running_desktop import NotOffered, ProgramNotStarted
 from eval.desktops.isolation import Isolation
 from eval.desktops.keeping.screen import missing_programs
-from eval.desktops.session import DesktopOptions, DesktopSession, NotOffered, ProgramNotStarted, judge
+from eval.desktops.session import DesktopOptions, DesktopSession, judge
 from tests.support.desktops import descriptors, left, output, run
 from tests.support.waiting import until
 

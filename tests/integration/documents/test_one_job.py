@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -46,6 +47,14 @@ def test_the_page_names_the_functions_in_their_order(section: str, programs: lis
     calls = next(calls for calls in programs if PROGRAMS[section] in calls)
     assert len(named) >= 3
     assert first_calls.in_order(calls, named) == named
+
+
+def test_a_submit_enters_few_files(programs: list[list[str]]) -> None:
+    """What somebody opens who follows a submit through the code; a comprehension of a module's own is no step of it."""
+    calls = next(calls for calls in programs if PROGRAMS["The command"] in calls)
+    submit = itertools.takewhile(lambda call: not call.startswith("launcher/cli/printing/follow.py:"), calls)
+    names = [call.partition(":") for call in submit if not call.rpartition(".")[2].startswith("<")]
+    assert 40 < len({file for file, _, _ in names if file.startswith("launcher/")}) <= 70
 
 
 def test_the_page_lists_at_most_fifteen_steps_and_every_program() -> None:

@@ -291,7 +291,7 @@ def test_odd_machines_are_refused(given: list[str], why: str, monkeypatch: pytes
 
 def test_a_roles_machines_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_ENDPOINT_DESKTOP", "10.0.0.1:8000,10.0.0.2:8000")
-    found = VirtualMachines.named(["role:desktop", "http://here:1/"]).controllers
+    found = VirtualMachines.named(["role:desktop", "http://here:1/"]).addresses
     assert found == ("http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://here:1")
 
 
@@ -302,7 +302,7 @@ def test_ranks_that_share_an_evaluation_share_no_machine(monkeypatch: pytest.Mon
     parts = []
     for rank in "01":
         monkeypatch.setenv("RANK", rank)
-        parts.append(VirtualMachines.named(given).controllers)
+        parts.append(VirtualMachines.named(given).addresses)
     assert parts == [("http://h:1", "http://h:3"), ("http://h:2",)]
     with pytest.raises(ConfigError, match=r"options\.machines: 1 for 2 ranks .*; each needs one of its own"):
         VirtualMachines.named(given[:1])

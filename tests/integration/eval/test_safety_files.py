@@ -23,7 +23,7 @@ from eval.benchmarks.linux_safety.scenario import PLAIN, SCENARIOS, SafetyScene
 from eval.config import ConfigError
 from eval.desktop import Score
 from eval.records.task_record import TaskRecord
-from eval.scores.safety import safety_rates
+from eval.scores.summary import safety_rates
 from tests.support.folder_stage import FolderStage
 
 SEED = 1_000_000

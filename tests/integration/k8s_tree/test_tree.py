@@ -128,10 +128,12 @@ def test_only_the_device_plugin_is_privileged_and_its_namespace_has_nothing_else
 @every_case("folder", FOLDERS)
 def test_no_secret_and_no_key_lies_in_the_tree(folder: str) -> None:
     assert not of_kind(folder, "Secret")
-    from launcher.spec.check.refusals import refuse_tokens  # the same that refuses them in a job
     from launcher.spec.values.problems import Problems
     from launcher.spec.values.source import read_text
-    from launcher.spec.values.types import Context
+    from launcher.spec.values.types import (
+        Context,
+        refuse_tokens,  # the same that refuses them in a job
+    )
 
     found = Problems()
     for document in read_text(text(folder), folder, found):

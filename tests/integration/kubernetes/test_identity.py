@@ -7,7 +7,7 @@ import pytest
 from launcher.backends.kubernetes import names
 from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.backends.kubernetes.connection import Version, authorities_of, version_of
-from launcher.protocol.authorities import authorities
+from launcher.protocol.records import authorities
 from tests.integration.kubernetes.conftest import Place
 from tests.integration.kubernetes.submitter import small
 

@@ -25,7 +25,7 @@ from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import ResolvedJob
 from launcher.store.layout import RunKeys
 from launcher.store.opening import make_store
-from launcher.verbs.status import ask_backend
+from launcher.verbs.ask_backend import ask_backend
 from launcher.verbs.submit import submit
 from tests.integration.lambda_labs.conftest import TIMES, Account
 from tests.support.jobs import group

@@ -21,14 +21,13 @@ from launcher.backends.kubernetes.api import Api
 from launcher.backends.lambda_labs.api import LambdaApi
 from launcher.backends.lambda_labs.backend import LambdaBackend
 from launcher.protocol.read import read_run
-from launcher.spec.model import ResolvedJob
+from launcher.spec.model import ResolvedJob, at_turn
 from launcher.spec.profile import load_profile
-from launcher.spec.turns import at_turn
 from launcher.store import open_store
 from launcher.userdata.cache import Cache
+from launcher.verbs.ask_backend import backends
 from launcher.verbs.move import move
 from launcher.verbs.reap import reap
-from launcher.verbs.status import backends
 from tests.integration.lambda_labs.conftest import TIMES
 from tests.support.crashing import CrashingStore
 

@@ -18,8 +18,7 @@ from launcher.cli import main
 from launcher.protocol.read import read_run
 from launcher.reasons import Reason
 from launcher.spec.hashing import run_id, work_hash
-from launcher.spec.model import Alternative, Image, Limits, Output, ResolvedJob, Timing
-from launcher.spec.turns import at_turn
+from launcher.spec.model import Alternative, Image, Limits, Output, ResolvedJob, Timing, at_turn
 from launcher.store import open_store
 from launcher.store.layout import RunKeys
 from launcher.store.opening import make_store

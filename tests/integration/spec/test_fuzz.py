@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from launcher.backends.base import renderer
 from launcher.errors import BadInput
 from launcher.spec.hashing import decode_job, encode_job
 from launcher.spec.profile import load_profile
 from launcher.spec.read.load import load
 from launcher.spec.resolve.group import resolve
-from launcher.verbs.render import renderer
 from tests.support.fuzz import Case, case
 
 ENVIRONMENT = "e" * 64

@@ -334,7 +334,7 @@ def answering(status: int, body: str) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.two_bodies
 @pytest.mark.parametrize(("how", "seen"), [("ignores", "replaced the first"), ("looks", "were told that they won")])
 def test_a_store_with_broken_create_only_puts_is_refused(s3_server: S3Server, s3_url: str, how: str, seen: str) -> None:
-    from launcher.store.proof import Unfit, conditional_puts_hold
+    from launcher.store.opening import Unfit, conditional_puts_hold
 
     with broken_s3(how) as endpoint:
         store = open_store(s3_server.url("any-bucket", endpoint=endpoint))

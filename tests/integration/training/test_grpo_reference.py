@@ -12,7 +12,8 @@ import pytest
 
 from eval.config.models import source
 from tests.integration.training.test_grpo import config, material, trainer  # noqa: F401 (material is a fixture)
-from training.common.model.loading import load_model, lora, start_model
+from training.common.model.adapter import lora
+from training.common.model.loading import load_model, start_model
 from training.common.model.saving import whole
 from training.options import LoraConfig
 

@@ -104,7 +104,8 @@ def test_a_merge_that_answers_otherwise_ends_with_a_reason_and_without_model(
 def test_where_vllm_samples_it_is_refused(made: dict[str, Path], tmp_path: Path) -> None:
     from peft import get_peft_model
 
-    from training.common.model.loading import load_model, lora
+    from training.common.model.adapter import lora
+    from training.common.model.loading import load_model
 
     chosen = config_of("grpo", made, **FAST)
     model, _ = load_model(chosen)

@@ -19,9 +19,10 @@ from tests.integration.training import preference
 from tests.integration.training.test_precision import config as config_of
 from tests.support.cases import every_case
 from tests.support.made_once import made_once
+from training.common.model import adapter as adapters
 from training.common.model import loading
 from training.common.model.parts import QUANTISED, check_parts, part_of
-from training.common.model.precision import float32_masters
+from training.common.model.sharding import float32_masters
 from training.data.faults import Faults
 from training.memory.architecture import PUBLISHED
 from training.memory.estimate import BITS4, BITS8
@@ -207,7 +208,7 @@ def test_a_model_that_is_not_as_the_configuration_says_is_refused(
     def loaded(**changes: Any) -> tuple[Any, Any]:
         config = config_of("sft", made, **changes)
         model, _ = loading.load_model(config)
-        new = loading.lora(config, model)
+        new = adapters.lora(config, model)
         model = model if new is None else get_peft_model(model, new)
         float32_masters(model, config)
         check_parts(model, config)

@@ -149,7 +149,7 @@ def test_all_that_is_trained_is_made_float32(method: str, made: dict[str, Path])
     """Also where TRL makes a LoRA bfloat16 (on quantised weights) and where an adapter was merged into bfloat16."""
     import torch
 
-    from training.common.model.precision import float32_masters
+    from training.common.model.sharding import float32_masters
 
     chosen = config(method, made, precision="bf16")
     model = torch.nn.ModuleDict({"frozen": torch.nn.Linear(2, 2), "trained": torch.nn.Linear(2, 2)}).bfloat16()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cli import main
-from launcher.cli.jobs import resolved
+from launcher.cli.arguments import resolved
 from launcher.cli.verbs import submit
 from launcher.spec.hashing import encode_job, run_id
 from launcher.spec.model import Limits

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from eval.scores.corrected import rogan_gladen
+from eval.scores.judge_errors import rogan_gladen
 from eval.scores.stats import Estimate, wilson
 
 

@@ -11,8 +11,7 @@ from launcher.backends.base import BackendObservation, Handle
 from launcher.backends.kubernetes.access.login import Login
 from launcher.backends.kubernetes.backend import KubernetesBackend
 from launcher.backends.kubernetes.connection import authorities_of, nearest
-from launcher.protocol.authorities import authorities
-from launcher.protocol.records import Placement
+from launcher.protocol.records import Placement, authorities
 from launcher.runtime.settings import MemberAddress
 
 

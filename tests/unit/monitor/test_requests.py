@@ -15,10 +15,10 @@ from launcher.monitor.ingest import StoreFollower
 from launcher.monitor.rows import rows_of
 from launcher.notices.events import FAILED
 from launcher.notices.ledger import NoticeBegun
+from launcher.protocol.facts import Verdict
 from launcher.protocol.finish import put_result
 from launcher.protocol.read import NEIGHBOURS, PAGE, RunListings, read_listed, read_run
 from launcher.protocol.records import Beat, Event, StoredFolder
-from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
 from launcher.spec.model import Output, ResolvedJob
 from launcher.store.base import Store

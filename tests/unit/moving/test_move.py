@@ -18,8 +18,7 @@ from launcher.protocol.read import read_run
 from launcher.protocol.records import Claim, Placement, Result
 from launcher.reasons import Reason
 from launcher.spec.hashing import encode_job, run_hash, run_id
-from launcher.spec.model import Alternative, Limits, Output, ResolvedJob
-from launcher.spec.turns import at_turn, order
+from launcher.spec.model import Alternative, Limits, Output, ResolvedJob, at_turn, backend_order
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.userdata.cache import Cache
@@ -420,7 +419,7 @@ def test_the_store_keeps_the_job_as_it_was_written(file_store: Store) -> None:
     there = at_turn(job, 1)
     (done,) = submit(group_of({run_id(job): there}), file_store, Cloud("lambda", 1, file_store))  # type: ignore[arg-type]
     assert file_store.get(RunKeys(run_id(job)).job) == encode_job(job)
-    assert order(job) == NAMES
+    assert backend_order(job) == NAMES
     assert done.state == "attached"  # it is the first backend's turn
 
 

@@ -22,9 +22,8 @@ from launcher.protocol.decide import (
     settle,
     start,
 )
-from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts
+from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, Verdict
 from launcher.protocol.steps import Break, Finish, Go, Leave, LookForWork, PutClaim, PutWorks, Stop, Wait, WriteExit
-from launcher.protocol.verdict import Verdict
 from launcher.reasons import EXIT_AGAIN, EXIT_DONE, EXIT_NEVER, EXIT_PREEMPTED, EXIT_USER, Reason
 
 LIVE = AttemptFacts((True,), (None,), (False,))

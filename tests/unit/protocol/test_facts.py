@@ -6,10 +6,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, facts, gone, proves_dead, same_placement
+from launcher.protocol.facts import (
+    AttemptFacts,
+    RetryPolicy,
+    RunFacts,
+    Verdict,
+    facts,
+    gone,
+    proves_dead,
+    same_placement,
+)
 from launcher.protocol.finish import result_of
 from launcher.protocol.records import Beat, Broken, Claim, Exit, Placement, Result
-from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import AttemptView, RunView
 from launcher.reasons import MAX_INFRASTRUCTURE_ATTEMPTS, Reason
 from launcher.spec.model import Limits, Output, ResolvedJob, Role, Timing

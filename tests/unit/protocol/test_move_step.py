@@ -17,9 +17,8 @@ from launcher.protocol.decide import (
     start,
     submit,
 )
-from launcher.protocol.facts import AttemptFacts, RunFacts
+from launcher.protocol.facts import AttemptFacts, RunFacts, Verdict
 from launcher.protocol.steps import Attached, Finish, Leave, Move, Stop, Submit
-from launcher.protocol.verdict import Verdict
 from launcher.reasons import EXIT_NEVER, Reason
 
 LIVE = AttemptFacts((True,), (None,), (False,))

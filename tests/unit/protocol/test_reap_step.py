@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.protocol.facts import AttemptFacts, RunFacts
+from launcher.protocol.facts import AttemptFacts, RunFacts, Verdict
 from launcher.protocol.reaping import HOPELESS, Open, Situation, deleted, overdue, reap, start_limit
 from launcher.protocol.steps import EndFormer, EndObject, Finish, Move, NoteDeletion, SubmitNext
-from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
 
 LIVE = AttemptFacts((True,), (None,), (False,))

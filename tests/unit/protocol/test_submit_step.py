@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.protocol.decide import BackendObject, Submission, submit
-from launcher.protocol.facts import AttemptFacts, RunFacts
+from launcher.protocol.facts import AttemptFacts, RunFacts, Verdict
 from launcher.protocol.steps import (
     Adopt,
     Attached,
@@ -18,7 +18,6 @@ from launcher.protocol.steps import (
     ReportResult,
     Submit,
 )
-from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
 
 NONE, OURS, THEIRS = BackendObject(there=False), BackendObject(there=True), BackendObject(there=True, ours=False)

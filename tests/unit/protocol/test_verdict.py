@@ -5,10 +5,23 @@ from __future__ import annotations
 import pytest
 
 from launcher.protocol.decide import BackendObject, Submission, finish, settle, submit
-from launcher.protocol.facts import AttemptFacts, RetryPolicy, RunFacts, proves_dead, same_placement, silent
+from launcher.protocol.facts import (
+    AttemptFacts,
+    RetryPolicy,
+    RunFacts,
+    Verdict,
+    deserted,
+    exhausted,
+    finished,
+    newest_checkpoint,
+    proves_dead,
+    reason_of,
+    same_placement,
+    silent,
+    verdict,
+)
 from launcher.protocol.records import Placement
 from launcher.protocol.steps import Finish
-from launcher.protocol.verdict import Verdict, deserted, exhausted, finished, newest_checkpoint, reason_of, verdict
 from launcher.reasons import Reason
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launcher.spec.resolve.blocks import merged
+from launcher.spec.backends import merged
 
 CLUSTER = {"workspace": "lab", "compute": "gpu", "vm_size": "Standard_A"}
 SERVERLESS = {"workspace": "lab", "instance_type": "Standard_B", "tier": "spot", "locations": ["eastus"]}

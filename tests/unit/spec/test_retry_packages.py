@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from launcher.protocol.facts import Verdict
 from launcher.protocol.finish import result_of, write_result
 from launcher.protocol.records import Result, Resumed
-from launcher.protocol.verdict import Verdict
 from launcher.protocol.view import RunView
 from launcher.reasons import Reason
 from launcher.runtime.member.adoption import find_done

@@ -8,8 +8,8 @@ import pytest
 
 from launcher.errors import BadInput
 from launcher.spec.hashing import decode_job, encode_job, run_hash, run_id, work_hash
+from launcher.spec.model import as_written, at_turn, backend_order
 from launcher.spec.profile import LocalSettings, Profile
-from launcher.spec.turns import as_written, at_turn, order
 from tests.unit.spec.support import group
 
 IMAGE = "registry/name@sha256:" + "1" * 64
@@ -26,7 +26,7 @@ BOTH = BASE + "backend: [kubernetes, lambda]\n"
 
 def test_the_first_is_the_job_s_and_the_others_follow_with_their_own_blocks(tmp_path: Path) -> None:
     (job,) = group(BOTH, tmp_path).runs
-    assert order(job) == ("kubernetes", "lambda")
+    assert backend_order(job) == ("kubernetes", "lambda")
     assert (job.backend, job.options["namespace"], job.turn) == ("kubernetes", "ml", 0)
     (other,) = job.alternatives
     assert (other.backend, other.options["instance_types"]) == ("lambda", ["gpu_1x_a10"])
@@ -37,7 +37,7 @@ def test_a_run_is_the_same_at_every_turn(tmp_path: Path) -> None:
     (job,) = group(BOTH, tmp_path).runs
     there = at_turn(job, 1)
     assert (there.backend, there.options["ssh_key"], there.turn) == ("lambda", "mine", 1)
-    assert order(there) == order(job)
+    assert backend_order(there) == backend_order(job)
     assert (run_id(there), run_hash(there), work_hash(there)) == (run_id(job), run_hash(job), work_hash(job))
     assert as_written(there) == job
     assert at_turn(there, 0) == job
@@ -49,7 +49,7 @@ def test_three_backends_and_back(tmp_path: Path, turn: int) -> None:
     (job,) = group(BASE + "backend: [docker, kubernetes, lambda]\n", tmp_path).runs
     there = at_turn(at_turn(job, 2), turn)
     assert there.backend == ("docker", "kubernetes", "lambda")[turn]
-    assert order(there) == ("docker", "kubernetes", "lambda")
+    assert backend_order(there) == ("docker", "kubernetes", "lambda")
     assert as_written(there) == job
 
 

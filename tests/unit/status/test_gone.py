@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from launcher.backends.base import CarriedRun
+from launcher.backends.abilities import CarriedRun
 from launcher.errors import Unreachable
 from launcher.protocol.applied import note_applied, was_applied
 from launcher.protocol.decide import GONE_FOR_GOOD

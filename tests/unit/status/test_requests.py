@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from launcher.protocol.facts import Verdict
 from launcher.protocol.finish import put_result
 from launcher.protocol.read import read_run
 from launcher.protocol.records import Beat, Event
-from launcher.protocol.verdict import Verdict
 from launcher.reasons import Reason
 from launcher.spec.hashing import work_hash
 from launcher.spec.model import Output, ResolvedJob

@@ -8,8 +8,7 @@ import pytest
 
 from launcher.cli import main
 from launcher.errors import Unreachable
-from launcher.store.opening import make_store, memory, open_known, open_store
-from launcher.verbs.submit import check_store
+from launcher.store.opening import check_store, make_store, memory, open_known, open_store
 
 
 @pytest.fixture

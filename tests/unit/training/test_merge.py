@@ -69,8 +69,8 @@ def test_merged_weights_answer_as_base_and_adapter_did(material: tuple[Path, Pat
 
 def test_the_adapter_changes_what_the_base_says(material: tuple[Path, Path, Path]) -> None:
     from training.common.model import comparison
+    from training.common.model.adapter import with_adapter
     from training.common.model.folder import load_base
-    from training.common.model.loading import with_adapter
 
     loaded, processor = load_base(str(material[0]), None)
     inputs = comparison.probes(processor, str(material[2]), PROMPT, 2)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final
 
 from eval.actions import Action, ActionError, Unrepresentable
 from eval.actions.geometry import Box
@@ -38,7 +38,7 @@ from training.data.packed.store import (
     read_manifest,
     verify,
 )
-from training.data.samples import Sample, step_sample, with_pool
+from training.data.samples import Sample, SampleSequence, step_sample, with_pool
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -229,7 +229,7 @@ def _rows(folder: Path, manifest: DatasetManifest, split: str) -> Any:
     return rows
 
 
-class PackedSamples(Sequence[Sample]):
+class PackedSamples(SampleSequence):
     """A sample for every step whose action the builder can write, in the order of episodes and steps.
 
     The constructor checks all steps, so that every fault is counted before training starts. Raises ConfigError.
@@ -245,13 +245,7 @@ class PackedSamples(Sequence[Sample]):
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @overload
-    def __getitem__(self, at: int) -> Sample: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, at: int | slice) -> Sample | Sequence[Sample]:
-        if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
+    def _at(self, at: int) -> Sample:
         episode, frame = self.episodes.episode(int(self.numbers[at]))
         try:
             return step_sample(episode, int(self.steps[at]), self.builder, frame)

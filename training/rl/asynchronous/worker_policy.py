@@ -63,8 +63,9 @@ class WorkerPolicy(Policy):
 def make_worker_policy(config: RlConfig, folder: str) -> tuple[Any, Callable[[], Desktop]]:
     """The worker's policy and its desktops. The model is made as the training makes its own. `folder`: where the
     weights are published. Raises ConfigError, InfraError."""
-    from training.common.model.loading import load_model, load_processor, lora
-    from training.common.model.precision import float32_masters
+    from training.common.model.adapter import lora
+    from training.common.model.loading import load_model, load_processor
+    from training.common.model.sharding import float32_masters
 
     assert config.asynchronous is not None
     make_desktop = desktop_maker(config)

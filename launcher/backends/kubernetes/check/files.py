@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 import yaml
@@ -181,3 +181,24 @@ def read(texts: Mapping[str, str], problems: Problems) -> list[YamlDocument]:
     for name, text in texts.items():
         documents += read_text(text, name, problems, composer=ManifestComposer)
     return documents
+
+
+# File names that Windows reserves for devices. Flux reads Git with go-git, which refuses a whole commit that has such a
+# name anywhere in its tree, on every system; then no file of the repository is applied.
+# go-git 5.19, internal/pathutil/ntfs.go; the same list as Git's compat/mingw.c
+_DEVICE: Final = re.compile(r"(?:con|prn|aux|nul|com[1-9]|lpt[1-9]|conin\$|conout\$)(?:[ .:]|\Z)", re.IGNORECASE)
+
+
+def device_name(path: str) -> str:
+    """The part of a path that is the name of a device, with any extension (`aux.yaml`); empty if there is none. Of an
+    absolute path only the last part counts: where the repository begins is not known."""
+    named = PurePath(path)
+    return next(
+        (part for part in (named.parts if not named.is_absolute() else (named.name,)) if _DEVICE.match(part)), ""
+    )
+
+
+def device_refusal(path: str) -> str:
+    """Why a path cannot be in a repository that Flux reads; empty if it can."""
+    name = device_name(path)
+    return f"`{name}` is a device on Windows, so Flux takes no commit that holds this file" if name else ""

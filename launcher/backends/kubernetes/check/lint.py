@@ -15,7 +15,7 @@ from typing import Any, Final
 from launcher.backends.kubernetes import schemas
 from launcher.backends.kubernetes.check import validate
 from launcher.backends.kubernetes.check.differences import differences
-from launcher.backends.kubernetes.check.files import ManifestFiles, read
+from launcher.backends.kubernetes.check.files import ManifestFiles, device_refusal, read
 from launcher.backends.kubernetes.check.forms import containers, items, mapping, string
 from launcher.backends.kubernetes.check.gitops import (
     CARRIERS,
@@ -25,7 +25,6 @@ from launcher.backends.kubernetes.check.gitops import (
     kustomizations,
     runs,
 )
-from launcher.spec.device_names import refusal
 from launcher.spec.secrets.tokens import has_token
 from launcher.spec.values.problems import Problems, show
 from launcher.spec.values.source import Route, YamlDocument
@@ -58,7 +57,7 @@ def lint(
         for problem in problems.found
     }
     for file in (*manifests.objects, *manifests.kustomizations, *manifests.others):
-        if why := refusal(file):
+        if why := device_refusal(file):
             lines.add(LintLine(file, 0, "error", why, "another name"))
     looks = _looks(documents, manifests, lines)
     folders = {Path(look.document.file).parent.name for look in looks if look.kind in CARRIERS}

@@ -24,7 +24,7 @@ from launcher.spec.model import ResolvedJob
 from launcher.spec.profile import Profile
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
-from launcher.verbs.status import BackendOf, backends
+from launcher.verbs.ask_backend import BackendOf, backends
 
 PORT: Final = "vnc"  # the port of a role that shows its desktop
 MOST: Final = 16  # desktops that are watched at once

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Sequence
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import RowMapping
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from launcher.decoding import decode
+from launcher.monitor.rows import ENDED
 from launcher.report.html import duration
 from launcher.results.run_cost import HeldTime, MachineTime, bill
 from launcher.results.text import difference, interval, money, probability
@@ -112,3 +116,34 @@ def chosen_page(request: Request, count: int, shown: int) -> int:
     """The part of a long table that an address asks for."""
     last, text = max(0, (count - 1) // shown), request.query_params.get("page", "")
     return min(int(text), last) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def labels_of(run: RowMapping) -> str:
+    """`example=login, team=agents`"""
+    return ", ".join(f"{key}={value}" for key, value in sorted(json.loads(run["labels"] or "{}").items()))
+
+
+def attempt_bars(attempts: Sequence[RowMapping], run: RowMapping, now: float) -> list[dict[str, Any]]:
+    """The attempts on a line of 1000 units, from the first start to the last end."""
+    begins = [row["started"] for row in attempts if row["started"] is not None]
+    if not begins:
+        return []
+    last = attempts[-1]["number"]
+    over = run["state"] in ENDED
+    ends = {
+        row["number"]: row["ended"] or (now if row["number"] == last and not over else run["ended"] or row["started"])
+        for row in attempts
+        if row["started"] is not None
+    }
+    first, end = min(begins), max(ends.values())
+    scale = 1000 / max(end - first, 1e-9)
+    return [
+        {
+            "row": row,
+            "x": round((row["started"] - first) * scale, 2),
+            "width": round(max(4.0, (ends[row["number"]] - row["started"]) * scale), 2),
+            "seconds": max(0.0, ends[row["number"]] - row["started"]),
+        }
+        for row in attempts
+        if row["started"] is not None
+    ]

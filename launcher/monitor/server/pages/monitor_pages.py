@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
@@ -34,7 +34,7 @@ from launcher.monitor.server.pages import formats
 from launcher.monitor.server.pages.comparisons import ComparisonPages
 from launcher.monitor.server.pages.costs import CostPages
 from launcher.monitor.server.pages.desktops import DesktopPages, screens_of
-from launcher.monitor.server.pages.formats import row_id
+from launcher.monitor.server.pages.formats import attempt_bars, labels_of, row_id
 from launcher.monitor.server.pages.metrics import as_csv, charts, curves, notes, run_metrics
 from launcher.monitor.server.pages.outputs import OutputPages
 from launcher.monitor.server.pages.run_groups import RunGroupPages
@@ -91,7 +91,7 @@ class MonitorPages:
             lstrip_blocks=True,
         )
         self.templates.globals.update(shown=formats, ended=ENDED, changes=sorted(self.changes), tokens_of=tokens_of)
-        self.templates.globals.update(offered=self._offered, labels_of=_labels)
+        self.templates.globals.update(offered=self._offered, labels_of=labels_of)
         self.templates.globals.update(few_clusters=FEW_CLUSTERS)
         self.person = safe_text.line(user())
         self.trainings = TrainingPages(self.queries, self._judged, self._found)
@@ -188,7 +188,7 @@ class MonitorPages:
             "cost": formats.cost(run, self.prices, time.time()),
             "why": self.waiting.why(key),
             "usage": self.queries.usage([key]).get(key),
-            "bars": _bars(parts["attempts"], run, time.time()),
+            "bars": attempt_bars(parts["attempts"], run, time.time()),
             "source": source[0] if source else None,
             "training": self.trainings.of.training(key) is not None,
             "told": self.queries.told(key),
@@ -369,37 +369,6 @@ class MonitorPages:
         else:
             status, text = 500, "a fault of the monitor itself"
         return self.page("failed.html", status, text=text)
-
-
-def _labels(run: RowMapping) -> str:
-    """`example=login, team=agents`"""
-    return ", ".join(f"{key}={value}" for key, value in sorted(json.loads(run["labels"] or "{}").items()))
-
-
-def _bars(attempts: Sequence[RowMapping], run: RowMapping, now: float) -> list[dict[str, Any]]:
-    """The attempts on a line of 1000 units, from the first start to the last end."""
-    begins = [row["started"] for row in attempts if row["started"] is not None]
-    if not begins:
-        return []
-    last = attempts[-1]["number"]
-    over = run["state"] in ENDED
-    ends = {
-        row["number"]: row["ended"] or (now if row["number"] == last and not over else run["ended"] or row["started"])
-        for row in attempts
-        if row["started"] is not None
-    }
-    first, end = min(begins), max(ends.values())
-    scale = 1000 / max(end - first, 1e-9)
-    return [
-        {
-            "row": row,
-            "x": round((row["started"] - first) * scale, 2),
-            "width": round(max(4.0, (ends[row["number"]] - row["started"]) * scale), 2),
-            "seconds": max(0.0, ends[row["number"]] - row["started"]),
-        }
-        for row in attempts
-        if row["started"] is not None
-    ]
 
 
 def _differences(old: str, new: str) -> list[tuple[str, str, str]]:

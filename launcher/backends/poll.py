@@ -1,18 +1,42 @@
-"""The output of a member, from the store: for backends that keep none, or that would give it late."""
+"""For backends that tell nothing by themselves: they are asked again and again, and output is read from the store."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
+from launcher.backends.base import BackendObservation, Handle
 from launcher.errors import NotFound
 from launcher.store.base import Store
 from launcher.store.layout import RunKeys
 from launcher.store.logs import Log
 
 
+def watch_runs(
+    handles: Collection[Handle], observe: Callable[[Handle], BackendObservation], pause: Callable[[], object]
+) -> Iterator[BackendObservation]:
+    """Every change of these runs, until none is active. `pause`: between two looks at those that are."""
+    last: dict[str, BackendObservation] = {}
+    active = {handle.run: handle for handle in handles}
+    while active:
+        for run, handle in list(active.items()):
+            seen = observe(handle)
+            if seen != last.get(run):
+                last[run] = seen
+                yield seen
+            if not seen.active:
+                del active[run]
+        if active:
+            pause()
+
+
 def follow(
-    store: Store, run: str, member: str, previous: bool, poll: float, active: Callable[[], bool]
+    store: Store,
+    run: str,
+    member: str,
+    previous: bool,
+    poll: float,
+    look_up: Callable[[str], BackendObservation | None],
 ) -> Iterator[bytes]:
     """The member's output in its newest attempt and all later ones, until the run is not active. Raises NotFound."""
     numbers = _attempts(store, run)
@@ -23,7 +47,8 @@ def follow(
         return
     number, log = 0, None
     while True:
-        living = active()  # asked first: what was written before the end is read below
+        seen = look_up(run)
+        living = seen is not None and seen.active  # asked first: what was written before the end is read below
         for newer in _attempts(store, run):
             if newer > number and (number == 0 or store.folders(RunKeys(run).attempt(newer).prefix)):
                 if log is not None:
