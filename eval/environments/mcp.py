@@ -23,7 +23,7 @@ from PIL import Image
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Cells
 from eval.config import ConfigError, convert
-from eval.desktop import ActionRefused, BadFrame, Desktop, InfraError, Observation, Score, Task
+from eval.desktop import ActionRefused, BadFrame, Desktop, InfraError, Observation, Score, SetupFailed, Task
 from eval.desktops.mcp.client import McpResult, McpServer, McpServerConfig
 from eval.desktops.mcp.tools import ACTIONS, call_of
 from eval.desktops.tools import Tool
@@ -194,8 +194,8 @@ def _typed(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
-    """`count` tasks with the seeds from `seed` on. Raises ConfigError, also where the server is not there to tell their
-    instructions."""
+    """`count` tasks with the seeds from `seed` on. Raises ConfigError, and SetupFailed where the server is not there to
+    tell their instructions."""
     chosen = _options(options)
     seeds = range(seed, seed + count)
     made = [Task(f"mcp-{number}", chosen.instruction or "", number, max_steps=chosen.max_steps) for number in seeds]
@@ -211,7 +211,7 @@ async def _instructions(options: McpOptions, seeds: list[int]) -> list[str]:
     try:
         return [await desktop.instruction(seed) for seed in seeds]
     except InfraError as error:
-        raise ConfigError(str(error)) from None
+        raise SetupFailed(str(error)) from None
     finally:
         await desktop.close()
 

@@ -22,7 +22,17 @@ from PIL import Image
 
 from eval.actions import Action, ActionType
 from eval.config import Config, ConfigError, convert, need
-from eval.desktop import ActionRefused, BadFrame, Desktop, DesktopGone, InfraError, Observation, Score, Task
+from eval.desktop import (
+    ActionRefused,
+    BadFrame,
+    Desktop,
+    DesktopGone,
+    InfraError,
+    Observation,
+    Score,
+    SetupFailed,
+    Task,
+)
 from eval.environments.drawn import STILL, picture_of
 
 MAX_STEPS: Final = 50
@@ -157,8 +167,8 @@ class OpenEnvDesktop:
 
 
 def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
-    """`count` tasks with the seeds from `seed` on. Raises ConfigError, also where the server is not there to tell their
-    instructions."""
+    """`count` tasks with the seeds from `seed` on. Raises ConfigError, and SetupFailed where the server is not there to
+    tell their instructions."""
     chosen = _options(options)
     seeds = range(seed, seed + count)
     made = [Task(f"openenv-{number}", chosen.instruction or "", number, max_steps=chosen.max_steps) for number in seeds]
@@ -174,7 +184,7 @@ async def _instructions(options: OpenEnvOptions, seeds: list[int]) -> list[str]:
     try:
         return [await desktop.instruction(seed) for seed in seeds]
     except InfraError as error:
-        raise ConfigError(f"options.url: {error}") from None
+        raise SetupFailed(f"options.url: {error}") from None
     finally:
         await desktop.close()
 
