@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -174,9 +175,16 @@ def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
     made = [Task(f"openenv-{number}", chosen.instruction or "", number, max_steps=chosen.max_steps) for number in seeds]
     if chosen.instruction is not None:
         return made
-    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
-        told = apart.submit(asyncio.run, _instructions(chosen, list(seeds))).result()
+    told = _told(msgspec.json.encode(chosen), seeds)
     return [replace(task, instruction=text) for task, text in zip(made, told, strict=True)]
+
+
+@lru_cache(8)
+def _told(options: bytes, seeds: range) -> list[str]:
+    """Asks once, because a training draws its tasks several times, and each costs an episode's start."""
+    chosen = msgspec.json.decode(options, type=OpenEnvOptions)
+    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
+        return apart.submit(asyncio.run, _instructions(chosen, list(seeds))).result()
 
 
 async def _instructions(options: OpenEnvOptions, seeds: list[int]) -> list[str]:
