@@ -9,6 +9,7 @@ checker that raises on what the agent left, and judges the untouched state, was 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -240,19 +241,28 @@ async def answer_of(desktop: Desktop) -> Observation | None:
     return await desktop.answers() if isinstance(desktop, AnsweringDesktop) else None
 
 
+# what a person does: the screen before an action, the action, and the screen after it
+Followed = AsyncGenerator[tuple[Observation, Action, Observation]]
+
+
 @runtime_checkable
 class PersonDesktop(Protocol):
     """What a desktop has besides, where a person can work on it."""
 
-    def follow(self) -> AsyncGenerator[tuple[Observation, Action, Observation]]:
-        """What a person does, until they say done or fail: the screen before an action, the action, and the screen
-        after it. Tells the person where to work, and how to end. Raises SetupFailed."""
+    def follow(self) -> Followed | None:
+        """What a person does, until they say done or fail. Tells the person where to work, and how to end. None where
+        no person can. Raises SetupFailed."""
         ...
 
 
-class WrappedDesktop:
-    """Passes on to `inner` what a class of it does not do itself. `inner`: None before the first reset, where that
-    chooses it."""
+def followed_on(desktop: object) -> Followed | None:
+    """What a person does on a desktop; None where none can work on it."""
+    return desktop.follow() if isinstance(desktop, PersonDesktop) else None
+
+
+class WrappedScreen:
+    """Passes on to `inner` what a class of it does not do itself, but for tools. `inner`: None before the first reset,
+    where that chooses it."""
 
     def __init__(self, inner: Desktop | None) -> None:
         self.inner = inner
@@ -261,11 +271,52 @@ class WrappedDesktop:
         """Is given each observation, and gives what others see of it."""
         return observation
 
+    def did(self, action: Action) -> None:
+        """Is given each action that was done, before the observation after it."""
+
     async def reset(self, task: Task, seed: int) -> Observation:
         return await self.seen(await self._chosen().reset(task, seed))
 
     async def step(self, action: Action) -> Observation:
-        return await self.seen(await self._chosen().step(action))
+        observation = await self._chosen().step(action)
+        self.did(action)
+        return await self.seen(observation)
+
+    async def answers(self) -> Observation | None:
+        observation = await answer_of(self._chosen())
+        return None if observation is None else await self.seen(observation)
+
+    def follow(self) -> Followed | None:
+        followed = followed_on(self._chosen())
+        return None if followed is None else self._follow(followed)
+
+    async def _follow(self, followed: Followed) -> Followed:
+        """Gives `seen` each screen once: that after an action is mostly the one before the next."""
+        shown: Observation | None = None
+        async with contextlib.aclosing(followed):
+            async for before, action, after in followed:
+                if before is not shown:
+                    shown, told = before, await self.seen(before)
+                first = told
+                self.did(action)
+                if after is not shown:
+                    shown, told = after, await self.seen(after)
+                yield first, action, told
+
+    async def score(self) -> Score:
+        return await self._chosen().score()
+
+    async def close(self) -> None:
+        if self.inner is not None:
+            await self.inner.close()
+
+    def _chosen(self) -> Desktop:
+        assert self.inner is not None, "it is reset first"
+        return self.inner
+
+
+class WrappedDesktop(WrappedScreen):
+    """Passes on the tools of `inner`, too."""
 
     @property
     def has_tools(self) -> bool:
@@ -287,21 +338,6 @@ class WrappedDesktop:
         said, observation = await inner.call(name, arguments)
         return said, await self.seen(observation)
 
-    async def answers(self) -> Observation | None:
-        observation = await answer_of(self._chosen())
-        return None if observation is None else await self.seen(observation)
-
-    async def score(self) -> Score:
-        return await self._chosen().score()
-
-    async def close(self) -> None:
-        if self.inner is not None:
-            await self.inner.close()
-
-    def _chosen(self) -> Desktop:
-        assert self.inner is not None, "it is reset first"
-        return self.inner
-
 
 def has_tools(desktop: object) -> bool:
     """Whether agents can call tools on a desktop that was reset."""
@@ -311,7 +347,8 @@ def has_tools(desktop: object) -> bool:
 class Environment(Protocol):
     """An environment: a module of ours, or an object of a user's own (eval.environments.registry finds both).
 
-    Both methods raise ConfigError for options that they do not know. More may be added: `redraw(task, seed,
+    Both methods raise ConfigError for options that they do not know, and `tasks` SetupFailed where what tells them is
+    not there now, such as a server. More may be added: `redraw(task, seed,
     options) -> Task`, the task of the same template with another seed, for `fresh` of training.rl;
     `hacker(options) -> Desktop`, for `hacker` of an evaluation: a desktop whose `score` does everything that a checker
     might take for the work by mistake, and gives the best judgement, with the way as its detail `hack`;

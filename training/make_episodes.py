@@ -21,6 +21,7 @@ from eval.agents.config import AgentConfig, ScriptedConfig, make_agent
 from eval.config import Config, ConfigError
 from eval.config import help as config_help
 from eval.config.progress import progress
+from eval.desktop import SetupFailed
 from eval.environments.registry import EnvironmentName, TasksConfig, environment, tasks_of
 from eval.episodes import is_complete
 from eval.prompts import PromptConfig
@@ -132,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{config.tasks.count} episodes, {solved} solved")
         return 0 if solved == config.tasks.count or config.judge is not None else 1
 
-    return configuration.run(run)
+    return configuration.run(run, failures=(SetupFailed,))
 
 
 if __name__ == "__main__":

@@ -31,10 +31,10 @@ from eval.desktop import (
     InfraError,
     Interface,
     Observation,
-    PersonDesktop,
     Task,
     ToolDesktop,
     answer_of,
+    followed_on,
 )
 from eval.desktops.tools import TOOLS
 from eval.episodes import Step, ToolCall
@@ -263,15 +263,16 @@ class Computer:
 
         write  the answer that a step tells: the action in words. Raises ConfigError where no person can work.
         """
-        if not isinstance(self._desktop, PersonDesktop):
+        if (work := followed_on(self._desktop)) is None:
             raise ConfigError("agent human: a person cannot work on these desktops; allowed: environment desktop")
         try:
-            async with contextlib.aclosing(self._desktop.follow()) as followed:
+            async with contextlib.aclosing(work) as followed:
                 async for before, action, after in followed:
                     self.observation = before
                     self.begin(Decision(write(action), action))
                     self.observation = after
-                    if action.type in (ActionType.DONE, ActionType.FAIL) or len(self.steps) >= self.max_steps:
+                    said = action.type in (ActionType.DONE, ActionType.FAIL)
+                    if said or after.done or len(self.steps) >= self.max_steps:
                         self.ended.set()
                         return
         except (InfraError, BrokenByAgent) as error:

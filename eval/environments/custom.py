@@ -25,7 +25,7 @@ from eval.desktop import (
     Observation,
     Score,
     Task,
-    answer_of,
+    WrappedDesktop,
 )
 from eval.desktops.judging import home
 from eval.desktops.stage import DesktopStage
@@ -137,7 +137,7 @@ async def judged_by(path: str, *arguments: Any) -> Score:
     return score
 
 
-class TwiceJudged:
+class TwiceJudged(WrappedDesktop):
     """The environment's score counts; the other one is its detail `held_out`, {value, success}.
 
     path  `package.module:name` of a function (task, last screenshot, actions done). Where it fails, the episode is run
@@ -145,7 +145,7 @@ class TwiceJudged:
     """
 
     def __init__(self, inner: Desktop, path: str) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.path = path
         self.task: Task | None = None
         self.last: Image.Image | None = None
@@ -153,31 +153,22 @@ class TwiceJudged:
 
     async def reset(self, task: Task, seed: int) -> Observation:
         self.task, self.done = task, []
-        return self._seen(await self.inner.reset(task, seed))
+        return await super().reset(task, seed)
 
-    async def step(self, action: Action) -> Observation:
-        observation = await self.inner.step(action)
+    def did(self, action: Action) -> None:
         self.done.append(action)
-        return self._seen(observation)
 
-    async def answers(self) -> Observation | None:
-        seen = await answer_of(self.inner)
-        return None if seen is None else self._seen(seen)
-
-    def _seen(self, observation: Observation) -> Observation:
+    async def seen(self, observation: Observation) -> Observation:
         self.last = observation.image
         return observation
 
     async def score(self) -> Score:
-        score = await self.inner.score()
+        score = await super().score()
         try:
             other = await judged_by(self.path, self.task, self.last, self.done)
         except CheckerFailed as error:
             raise InfraError(str(error)) from error  # it must never decide a score, not even one of 0
         return replace(score, detail={**score.detail, "held_out": {"value": other.value, "success": other.success}})
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 def check_judge(custom: CustomTask, place: str, by_model: bool) -> None:

@@ -10,13 +10,14 @@ import textwrap
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, Literal, Protocol
 
+import msgspec
 from PIL import Image, ImageDraw
 
 from eval.actions import Action, ActionType
-from eval.config import ConfigError
-from eval.desktop import ActionRefused, BadFrame, InfraError, Score, Task
+from eval.desktop import ActionRefused, BadFrame, InfraError, Score, SetupFailed, Task
 
 CANNOT: Final = {
     ActionType.GOTO: "there is no browser",
@@ -78,23 +79,32 @@ class TaskOptions(Protocol):
 
 
 def served_tasks(
-    name: str, seeds: range, options: TaskOptions, connect: Callable[[], InstructionServer], field: str
+    name: str, seeds: range, options: TaskOptions, connect: Callable[[Any], InstructionServer], field: str
 ) -> list[Task]:
-    """A task for each seed. `field`: the option that names the server. Raises ConfigError, also where the server is
-    not there to tell the instructions."""
+    """A task for each seed. `connect` gets the options; `field` is the one that names the server. Raises ConfigError,
+    and SetupFailed where the server is not there to tell the instructions."""
     made = [Task(f"{name}-{seed}", options.instruction or "", seed, max_steps=options.max_steps) for seed in seeds]
     if options.instruction is not None:
         return made
-    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
-        told = apart.submit(asyncio.run, _instructions(connect(), seeds, field)).result()
+    told = _told(connect, type(options), msgspec.json.encode(options), seeds, field)
     return [replace(task, instruction=text) for task, text in zip(made, told, strict=True)]
+
+
+@lru_cache(8)
+def _told(
+    connect: Callable[[Any], InstructionServer], kind: type, options: bytes, seeds: range, field: str
+) -> list[str]:
+    """Asks once, because a training draws its tasks several times, and each costs an episode's start."""
+    desktop = connect(msgspec.json.decode(options, type=kind))
+    with ThreadPoolExecutor(1) as apart:  # a loop may run in this thread
+        return apart.submit(asyncio.run, _instructions(desktop, seeds, field)).result()
 
 
 async def _instructions(desktop: InstructionServer, seeds: range, field: str) -> list[str]:
     try:
         return [await desktop.instruction(seed) for seed in seeds]
     except InfraError as error:
-        raise ConfigError(f"options.{field}: {error}") from None
+        raise SetupFailed(f"options.{field}: {error}") from None
     finally:
         await desktop.close()
 

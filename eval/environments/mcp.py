@@ -184,10 +184,10 @@ def _typed(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
-    """`count` tasks with the seeds from `seed` on. Raises ConfigError, also where the server is not there to tell their
-    instructions."""
+    """`count` tasks with the seeds from `seed` on. Raises ConfigError, and SetupFailed where the server is not there to
+    tell their instructions."""
     chosen = _options(options)
-    return served_tasks("mcp", range(seed, seed + count), chosen, lambda: McpDesktop(chosen), "mcp")
+    return served_tasks("mcp", range(seed, seed + count), chosen, McpDesktop, "mcp")
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:

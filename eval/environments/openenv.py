@@ -145,10 +145,10 @@ class OpenEnvDesktop:
 
 
 def tasks(count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
-    """`count` tasks with the seeds from `seed` on. Raises ConfigError, also where the server is not there to tell their
-    instructions."""
+    """`count` tasks with the seeds from `seed` on. Raises ConfigError, and SetupFailed where the server is not there to
+    tell their instructions."""
     chosen = _options(options)
-    return served_tasks("openenv", range(seed, seed + count), chosen, lambda: OpenEnvDesktop(chosen), "url")
+    return served_tasks("openenv", range(seed, seed + count), chosen, OpenEnvDesktop, "url")
 
 
 def desktop(options: Mapping[str, Any]) -> Desktop:

@@ -12,7 +12,7 @@ import msgspec
 
 from eval.config import Config, ConfigError
 from eval.config.importing import FORM, call, is_path, load_object, require_methods
-from eval.desktop import Desktop, Environment, Task
+from eval.desktop import Desktop, Environment, SetupFailed, Task
 from eval.identity import TaskParts, identity
 
 if TYPE_CHECKING:
@@ -66,7 +66,12 @@ class CheckedEnvironment:
         self.environment = environment
 
     def tasks(self, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
-        tasks = call(self.environment.tasks, self.where, count, seed, options)
+        try:
+            tasks = call(self.environment.tasks, self.where, count, seed, options)
+        except ConfigError as error:
+            if isinstance(error.__cause__, SetupFailed):
+                raise error.__cause__ from None
+            raise
         if not isinstance(tasks, list | tuple) or not all(isinstance(task, Task) for task in tasks):
             raise ConfigError(f"{self.where}: tasks must give a list of eval.desktop.Task, not {_kinds(tasks)}")
         if len(tasks) != count:
@@ -125,7 +130,7 @@ def written_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tasks_of(name: str, count: int, seed: int, options: Mapping[str, Any]) -> list[Task]:
-    """`count` tasks of an environment, each with its identity. Raises ConfigError."""
+    """`count` tasks of an environment, each with its identity. Raises ConfigError and SetupFailed."""
     world = environment(name)
     return [_identified(name, world, task, options) for task in world.tasks(count, seed, options)]
 

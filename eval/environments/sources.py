@@ -176,10 +176,8 @@ class SourcedDesktop(WrappedDesktop):
         assert custom is not None
         return custom
 
-    async def step(self, action: Action) -> Observation:
-        observation = await super().step(action)
+    def did(self, action: Action) -> None:
         self.done.append(action)
-        return observation
 
     async def seen(self, observation: Observation) -> Observation:
         shown = 1 if self.judge is None else self.judge.config.screens

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from eval import config as configuration
 from eval.config import ConfigError
+from eval.desktop import SetupFailed
 from eval.export import atif, film, harbor, inspect, osworld
 from eval.export.source import new_folder, recorded_tasks
 from eval.serve.config import ServeConfig
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(arguments.out)
         return 0
 
-    return configuration.run(run, needs=("PIL",) if arguments.format == "harbor" else ())
+    return configuration.run(run, needs=("PIL",) if arguments.format == "harbor" else (), failures=(SetupFailed,))
 
 
 if __name__ == "__main__":

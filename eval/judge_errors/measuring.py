@@ -61,10 +61,8 @@ class AskedDesktop(WrappedDesktop):
         self.goal, self.screens, self.done = task.instruction, [], []
         return await super().reset(task, seed)
 
-    async def step(self, action: Action) -> Observation:
-        observation = await super().step(action)
+    def did(self, action: Action) -> None:
         self.done.append(action)
-        return observation
 
     async def seen(self, observation: Observation) -> Observation:
         self.screens = [*self.screens, observation.image][-self.judge.config.screens :]

@@ -20,6 +20,7 @@ from eval import config as configuration
 from eval.config import ConfigError
 from eval.config import help as config_help
 from eval.config.strict import with_lines
+from eval.desktop import SetupFailed
 from eval.desktops.server.tokens import given_token
 from eval.serve.config import ServeConfig
 
@@ -120,7 +121,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0 told to end, 2 wrong arguments or configuration."""
+    """The exit status: 0 told to end, 1 the tasks' server is not there, 2 wrong arguments, 78 a wrong configuration."""
     arguments = parser().parse_args(argv)
 
     def run() -> int:
@@ -135,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             asyncio.run(serve(arguments.protocol, config, out, listen, token))
         return 0
 
-    return configuration.run(run, needs=("PIL", "aiohttp"))
+    return configuration.run(run, needs=("PIL", "aiohttp"), failures=(SetupFailed,))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What every trainer's command does: arguments, configuration, output folder, resuming, SIGTERM, exit codes.
 
-Exit code 0: finished, or stopped by SIGTERM (then without .done). Exit code 78: an error that no retry can fix, as one
-line on stderr.
+Exit code 0: finished, or stopped by SIGTERM (then without .done). Exit code 1: what tells the tasks is not there now.
+Exit code 78: an error that no retry can fix. Both as one line on stderr.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from eval import config as configuration
 from eval.config import Config, ConfigError, ResumeError
 from eval.config import help as config_help
 from eval.config.strict import with_lines
+from eval.desktop import SetupFailed
 from training.common import identity
 from training.common.checkpoints import also_save
 from training.common.model.card import write_cards
@@ -80,7 +81,7 @@ def entry(
         with with_lines(Path(arguments.config)):
             return run()
 
-    return configuration.run(with_places, needs=())
+    return configuration.run(with_places, needs=(), failures=(SetupFailed,))
 
 
 def leave(code: int) -> NoReturn:

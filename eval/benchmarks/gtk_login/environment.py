@@ -23,7 +23,7 @@ from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.benchmarks.gtk_forms.environment import GTK_PACKAGES, check_gtk
 from eval.config import Config, ConfigError, convert
-from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task, answer_of
+from eval.desktop import BrokenByAgent, Desktop, Expected, Observation, Score, SetupFailed, Task, WrappedScreen
 from eval.desktops.judging import home
 from eval.desktops.session import DesktopOptions
 from eval.desktops.stage import DesktopStage
@@ -115,22 +115,21 @@ class LoginScene:
             raise BrokenByAgent(f"{STATE} is not what the form's program writes: {error}") from None
 
 
-class GtkLoginDesktop:
+class GtkLoginDesktop(WrappedScreen):
     """eval.desktop.Desktop over a real one. It knows what is right on each screen, and meddles where it is asked to."""
 
     def __init__(self, options: GtkLoginOptions) -> None:
         self.options = options
         self.scene: LoginScene
-        self.inner: Desktop
         self.rng = random.Random()
         if options.role is not None:
             from eval.desktops.remote import RemoteDesktop
 
-            self.inner = RemoteDesktop(self._make, servers_of(options.role), tree=options.tree)
+            super().__init__(RemoteDesktop(self._make, servers_of(options.role), tree=options.tree))
         else:
             from eval.desktops.live import LiveDesktop
 
-            self.inner = LiveDesktop(self._make, DesktopOptions(screen=(SIZE, SIZE)), tree=options.tree)
+            super().__init__(LiveDesktop(self._make, DesktopOptions(screen=(SIZE, SIZE)), tree=options.tree))
 
     def _make(self, task: Task, seed: int) -> LoginScene:
         self.rng = random.Random(f"disturb {self.options.split} {seed}")
@@ -142,35 +141,19 @@ class GtkLoginDesktop:
         self.scene = LoginScene(form)
         return self.scene
 
-    async def reset(self, task: Task, seed: int) -> Observation:
-        return await self._told(await self.inner.reset(task, seed))
-
-    async def step(self, action: Action) -> Observation:
-        return await self._told(await self.inner.step(action))
-
-    async def answers(self) -> Observation | None:
-        seen = await answer_of(self.inner)
-        return None if seen is None else await self._told(seen)
-
-    async def score(self) -> Score:
-        return await self.inner.score()
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-    async def _told(self, seen: Observation) -> Observation:
-        """What was seen, after what meddles, with what an expert does then."""
+    async def seen(self, observation: Observation) -> Observation:
+        """With what an expert does then; after what meddles."""
         form = self.scene.form
         await self.scene.read()
         if form.screen == "form" and self.rng.random() < self.options.disturb:
             for action in meddling(form, self.rng):
-                seen = await self.inner.step(action)
+                observation = await self._chosen().step(action)
             await self.scene.read()
-        action, rect = form.expert()
+        right, rect = form.expert()
         return replace(
-            seen,
+            observation,
             marks=form.marks(),
-            expected=Expected(action, None if rect is None else login.normalised(rect)),
+            expected=Expected(right, None if rect is None else login.normalised(rect)),
             done=form.screen == "cancelled",
         )
 

@@ -1,12 +1,15 @@
 """A small server of MCP, by the official SDK: `foreign_server.py HOW [PORT]`.
 
-HOW: `plain`; `mute`, which lists no tools; `endless`, whose list of tools has no last page. With a port it speaks
-streamable HTTP.
+HOW: `plain`; `mute`, which lists no tools; `endless`, whose list of tools has no last page; `sides`, an environment of
+the pictures and instructions in $SCREENS, whose episodes have three answers, and whose score is the share of them that
+clicked in the right half; `sides-dying`, which dies when one begins. With a port it speaks streamable HTTP.
 """
 
 import asyncio
+import base64
 import os
 import sys
+from pathlib import Path
 
 import mcp_types as types
 from mcp import MCPError
@@ -17,8 +20,18 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAoAAAAFCAIAAADzBuo/AAAAEklEQVR4nGP4z8CAB+GTG8HSA
 NUMBER = {"type": "integer"}
 NAMES = ["begin", "add", "look", "broken", "fails", "odd", "hangs", "dies", "secret"]
 ARGUMENTS = {"begin": {"seed": NUMBER}, "add": {"a": NUMBER, "b": NUMBER}, "secret": {"name": {"type": "string"}}}
+MIDDLE, ANSWERS = 48, 3
 HOW = sys.argv[1]
+SIDES = HOW.startswith("sides")
+if SIDES:
+    NAMES = ["begin", "click", "type"]
+    ARGUMENTS = {
+        "begin": {"seed": NUMBER},
+        "click": {"x": NUMBER, "y": NUMBER},
+        "type": {"text": {"type": "string"}},
+    }
 total = 0
+episodes = {}  # session -> (seed, answers, of them clicks in the right half)
 
 
 def tool(name):
@@ -46,9 +59,29 @@ def said(*texts, **more):
     return types.CallToolResult(content=[types.TextContent(type="text", text=text) for text in texts], **more)
 
 
+def sides(session, name, given):
+    """A step of an episode."""
+    seed, answers, right = (given["seed"], -1, 0) if name == "begin" else episodes[session]
+    answers, right = answers + 1, right + (given.get("x", 0) >= MIDDLE)
+    episodes[session] = seed, answers, right
+    if HOW == "sides-dying":
+        os._exit(3)
+    screens = Path(os.environ["SCREENS"])
+    png = base64.b64encode((screens / f"{seed}.png").read_bytes()).decode()
+    shown = types.ImageContent(type="image", data=png, mime_type="image/png")
+    if name == "begin":
+        text = (screens / f"{seed}.txt").read_text()
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text), shown])
+    facts = {"score": right / ANSWERS, "done": answers == ANSWERS}
+    return types.CallToolResult(content=[shown], structured_content=facts)
+
+
 async def call_tool(ctx, params):
     global total
     given = params.arguments or {}
+    if SIDES and params.name in NAMES:
+        session = None if ctx.request is None else ctx.request.headers.get("mcp-session-id")
+        return sides(session, params.name, given)
     if params.name == "begin":
         total = given["seed"]
         return said(f"Add numbers to {total} until it is 10.")

@@ -53,12 +53,12 @@ def listens(port: int) -> bool:
 
 
 @contextmanager
-def by_http() -> Iterator[str]:
+def by_http(how: str = "plain") -> Iterator[str]:
     """The URL of a server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with subprocess.Popen([PYTHON, PROGRAM, "plain", str(port)]) as process:
+    with subprocess.Popen([PYTHON, PROGRAM, how, str(port)]) as process:
         try:
             until(lambda: listens(port))
             yield f"http://127.0.0.1:{port}/mcp"

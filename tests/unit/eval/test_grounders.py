@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 from collections.abc import Mapping
@@ -21,13 +20,9 @@ from eval.accessibility.tree import Tree, TreeNode
 from eval.actions import Action, ActionType
 from eval.actions.geometry import Box
 from eval.config import ConfigError
-from eval.desktop import DescribedTools, Observation, Score, Task, ToolDesktop, answer_of, has_tools
-from eval.desktops.tools import Tool
+from eval.desktop import Observation, Score, Task, ToolDesktop, has_tools
 from eval.environments.registry import environment
-from eval.environments.started import StartedDesktop
 from eval.grounders.base import GroundedDesktop, TreeGrounder, boxes
-from eval.rollout.tool_servers import DesktopWithServers
-from tests.support.documented import ROOT
 
 # Google's SDK inherits from a class of aiohttp, which warns of it
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -135,46 +130,6 @@ def test_every_screen_of_a_desktop_is_marked_and_its_tools_stay() -> None:
 
     assert [seen.marks for seen in asyncio.run(go())] == [{1: (0.0, 0.0, 0.1, 0.1)}] * 3
     assert not has_tools(GroundedDesktop(environment("login").desktop({}), Corner()))
-
-
-class Answering(WithTools):
-    async def answers(self) -> Observation | None:
-        return Observation(Image.new("RGB", (10, 10)), (10, 10))
-
-
-def test_a_marked_desktop_tells_whether_it_answers_and_its_screen_is_marked() -> None:
-    seen = asyncio.run(answer_of(GroundedDesktop(Answering(), Corner())))
-    assert seen is not None
-    assert seen.marks
-    assert asyncio.run(answer_of(GroundedDesktop(WithTools(), Corner()))) is None
-
-
-class Describing(WithTools):
-    described = {"look": Tool("look", "Look around.", {"where": "a place"})}  # noqa: RUF012
-
-
-def test_a_desktop_that_stands_for_another_passes_on_what_its_tools_are() -> None:
-    """Else an agent is told of no tool of an MCP server below a grounder, a judge or a start."""
-    inner = Describing()
-    for desktop in (GroundedDesktop(inner, Corner()), StartedDesktop(inner, {}), DesktopWithServers(inner, ())):
-        assert isinstance(desktop, DescribedTools)
-        assert desktop.described == inner.described
-        assert has_tools(desktop)
-    assert GroundedDesktop(WithTools(), Corner()).described == {}
-
-
-def test_every_desktop_that_stands_for_another_passes_on_whether_it_answers() -> None:
-    """A class whose `step` calls another one's `step` is such a desktop."""
-    wrappers = {}
-    for file in (ROOT / "eval").rglob("*.py"):
-        for made in ast.walk(ast.parse(file.read_text())):
-            if isinstance(made, ast.ClassDef):
-                methods = {each.name: ast.unparse(each) for each in made.body if isinstance(each, ast.AsyncFunctionDef)}
-                if ".step(" in methods.get("step", ""):
-                    inherited = "WrappedDesktop" in map(ast.unparse, made.bases) and "answers" not in methods
-                    wrappers[made.name] = inherited or "answer_of(" in methods.get("answers", "")
-    ours = ("AskedDesktop", "GtkLoginDesktop", "SourcedDesktop", "TwiceJudged", "WrappedDesktop")
-    assert wrappers == dict.fromkeys(ours, True)
 
 
 def config(tmp_path: Path, grounder: dict[str, Any]) -> str:

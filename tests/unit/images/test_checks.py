@@ -17,7 +17,7 @@ from launcher.images import bake
 from launcher.images.checks import check, pins
 from launcher.spec.images import catalogue
 from launcher.spec.images.catalogue import CatalogueEntry
-from launcher.spec.images.definition import select
+from launcher.spec.images.definition import copied, select
 from tests.support.documented import ROOT
 from tests.unit.images.project import BASE, project
 from training.options import TrainerConfig
@@ -296,3 +296,12 @@ def test_every_image_with_packages_looks_at_their_records() -> None:
     for dockerfile in (ROOT / "images").glob("*/Dockerfile"):
         text = dockerfile.read_text()
         assert text.count("uv pip sync") == text.count("records.py /opt/venv") >= 1, dockerfile
+
+
+def test_a_plain_docker_build_gets_what_the_dockerfiles_copy_and_no_more() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    allowed = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    wanted = {path for file in (ROOT / "images").glob("*/Dockerfile") for path in copied(file.read_text(), str(file))}
+    assert "*" in lines
+    assert [path for path in sorted(wanted) if not any(f"{path}/".startswith(f"{one}/") for one in allowed)] == []
+    assert [one for one in sorted(allowed) if not any(f"{path}/".startswith(f"{one}/") for path in wanted)] == []
