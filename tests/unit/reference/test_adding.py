@@ -31,8 +31,8 @@ def test_every_name_in_capitals_is_in_the_file_beside_it() -> None:
 
 def test_every_kind_of_addition_has_a_row_a_section_and_a_command() -> None:
     rows = re.findall(r"^\| \[.*?\]\(#([\w-]+)\) \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
-    kinds = ("field", "backend", "dialect", "reward", "agent", "environment", "importer", "rule", "record")
-    for kind in kinds:
-        (row,) = [row for row in rows if kind in row[0] and "configuration" not in row[0]]
+    fields = ("of-the-job", "of-the-profile", "of-a-configuration")
+    for kind in (*fields, "backend", "dialect", "reward", "agent", "environment", "importer", "rule", "record"):
+        (row,) = [row for row in rows if kind in row[0]]
         assert "pytest -q tests/" in row[2]
         assert any(heading.lower().replace(" ", "-") == row[0] for heading in SECTIONS)
