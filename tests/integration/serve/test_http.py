@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -394,12 +395,17 @@ def test_sixty_four_sessions_at_once_are_apart(tmp_path: Path) -> None:
         return {"begun": begun["data"]["observation"], "over": over["data"]["observation"]}
 
     async def do(web: aiohttp.ClientSession) -> list[dict[str, Any]]:
-        all_open = asyncio.Barrier(tasks)
-        return await asyncio.gather(*(play(web, number, all_open) for number in range(tasks)))
+        all_open, since = asyncio.Barrier(tasks), time.monotonic()
+        seen = await asyncio.gather(*(play(web, number, all_open) for number in range(tasks)))
+        print(f"{tasks} sessions: open and over within {time.monotonic() - since:.2f} s")
+        return seen
 
     with served("openenv", tmp_path, config) as server:
         url = server.url
         seen = asked(do)
+        memory = re.search(r"^Pss: +(\d+)", Path(f"/proc/{server.process.pid}/smaps_rollup").read_text(), re.MULTILINE)
+        ticks = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        print("the server's PSS in KiB and CPU in ticks:", memory and memory[1], sum(map(int, ticks)))
         records = {record.seed: record for record in ended(server, tasks)}
     assert len({each["begun"]["screenshot"] for each in seen}) == tasks
     for number, each in enumerate(seen):
