@@ -4,8 +4,8 @@ machine."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -51,7 +51,7 @@ class AzureBackend:
         self.poll = float(str(options.get("poll", POLL)))
         self.workspace = Workspace(options, float(str(options.get("patience", PATIENCE))))
         self.pool = InstancePool(self.workspace, self.poll, float(str(options.get("waiting", READY))))
-        self._store: Callable[[str], Store] = cache(open_store)
+        self._stores: dict[str, Store] = {}
         self._unlisted = ""
 
     @property
@@ -368,6 +368,11 @@ class AzureBackend:
         if ranks := properties.get(names.RANKS):
             place["ranks"] = ranks
         return Handle(run, self.name, run, properties.get(names.FINGERPRINT, ""), place)
+
+    def _store(self, url: str) -> Store:
+        if url not in self._stores:
+            self._stores[url] = open_store(url)
+        return self._stores[url]
 
 
 def _with_instances(seen: BackendObservation, made: Sequence[PoolInstance]) -> BackendObservation:

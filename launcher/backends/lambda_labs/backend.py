@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -53,7 +52,7 @@ class LambdaBackend:
         fields = {name: float(str(options[name])) for name in Times.__dataclass_fields__ if name in options}
         self.times = Times(**fields)
         self._api: LambdaApi | None = None
-        self._store: Callable[[str], Store] = cache(open_store)
+        self._stores: dict[str, Store] = {}
         self._gone: set[str] = set()  # ids that were seen gone: they never come back
         self._listing: tuple[float, list[CloudInstance]] | None = None
         self._unlisted: list[CloudInstance] | None = None  # asked for once: a reaper's process is short
@@ -445,6 +444,11 @@ class LambdaBackend:
             self._gone.add(instance_id)
             return None
         return seen
+
+    def _store(self, url: str) -> Store:
+        if url not in self._stores:
+            self._stores[url] = open_store(url)
+        return self._stores[url]
 
 
 def _given(job: ResolvedJob) -> Given:
