@@ -163,11 +163,11 @@ def test_a_restore_that_loses_its_checkpoint_chooses_again(tmp_path: Path) -> No
 OLDEST = """
 import sys
 if "launcher.runtime" in sys.orig_argv:
-    from launcher.protocol import verdict
+    from launcher.protocol import facts
     def oldest(run, before, rules=None):
         found = [(one.checkpoint, at) for at, one in enumerate(run.attempts[: before - 1], 1) if one.checkpoint >= 0]
         return min(found)[::-1] if found else None
-    verdict.newest_checkpoint = oldest
+    facts.newest_checkpoint = oldest
 """
 
 
