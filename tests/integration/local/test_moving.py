@@ -58,7 +58,7 @@ from pathlib import Path
 from launcher.spec.profile import load_profile
 from launcher.store import open_store
 from launcher.verbs.move import move
-from launcher.verbs.status import backends
+from launcher.verbs.ask_backend import backends
 from tests.support.crashing import CrashingStore
 
 def die():
