@@ -289,7 +289,7 @@ def test_a_run_on_this_machine_is_followed_live(
     attempt = FakeAttempt(ended=None, logs={"main-0": {0: b"one\ntwo\n"}})
     run = write_run(file_store, fake_job("live"), [attempt], outcome=None)
     backend = LiveBackend(file_store, run, [b"one\n", b"two\nth", b"ree\nfour"])
-    monkeypatch.setattr(sys.modules["launcher.verbs.status"], "backends", lambda profile: lambda name: backend)
+    monkeypatch.setattr(sys.modules["launcher.verbs.ask_backend"], "backends", lambda profile: lambda name: backend)
     assert main(["logs", run, "--follow", "--tail", "1"]) == 0
     assert capfdbinary.readouterr().out == b"two\nthree\nfour"
 
@@ -314,7 +314,7 @@ def test_a_live_stream_that_breaks_is_taken_up_from_the_store(
     attempt = FakeAttempt(ended=None, logs={"main-0": {0: b"one\ntwo\n"}})
     run = write_run(file_store, fake_job("live"), [attempt], outcome=None)
     backend = BreakingBackend(file_store, run, chunks)
-    monkeypatch.setattr(sys.modules["launcher.verbs.status"], "backends", lambda profile: lambda name: backend)
+    monkeypatch.setattr(sys.modules["launcher.verbs.ask_backend"], "backends", lambda profile: lambda name: backend)
     assert main(["logs", run, "--follow"]) == 0
     captured = capfdbinary.readouterr()
     assert captured.out.replace(b"thr\nee", b"three") == b"one\ntwo\nthree\nfour\n"
