@@ -20,7 +20,6 @@ from launcher.files import replace
 from launcher.runtime.process import procs
 
 MODULE = "launcher.backends.local.supervisor"
-START_S = 180.0  # seconds that a supervisor has to start: on a busy machine an interpreter alone may take a minute
 
 
 def command(state: StateDir, options: Mapping[str, object], *extra: str) -> list[str]:
@@ -45,7 +44,7 @@ def ensure(state: StateDir, options: Mapping[str, object]) -> None:
                 capture_output=True,
                 text=True,
                 cwd="/",
-                timeout=START_S,
+                timeout=60,
                 check=False,
                 start_new_session=True,  # at once: the submitter may close the terminal at any moment
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from launcher.protocol.records import Beat, StoredFolder
 from launcher.reasons import Reason
 from launcher.runtime.process import procs
 from launcher.runtime.process.procs import MARK
+from launcher.runtime.uploads.spool import LARGE
 from launcher.spec.model import Input, Limits, Output, Resources, Timing
 from launcher.spec.resolve.threads import threads
 from launcher.store.manifest import read_manifest
@@ -365,6 +367,11 @@ for _ in range({megabytes}):
         time.sleep(0.02)
     assert process.returncode == 0
     assert 0 < peak < 120_000  # KiB
+    spans = sorted(tuple(map(int, Path(key).stem.split("-"))) for key in rig.objects() if "/logs/" in key)
+    assert spans[0][0] == 0
+    if megabytes * size <= LARGE:  # one object has it all; a line that the runtime writes meanwhile comes after it
+        assert spans[0][1] > megabytes * size
+    assert all(here[1] == later[0] for here, later in itertools.pairwise(spans))
     log = rig.log()
     first = log.index(block)
     assert log[first : first + megabytes * size] == (tmp_path / "block").read_bytes() * megabytes
