@@ -18,7 +18,7 @@ import msgspec
 
 from eval import config as configuration
 from eval.benchmarks.errors import BenchError
-from eval.benchmarks.osworld.machine import JUDGE, Machine, lacking_line
+from eval.benchmarks.osworld.machine import JUDGE, Machine, lacking_line, package_in
 from eval.benchmarks.osworld.tasks import PublicTasks, load
 from eval.config import ConfigError
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def _try(rows: Sequence[RunnableTask], found: PublicTasks, arguments: argparse.Namespace) -> int:
-    given = {name: getattr(arguments, name) for name in ("folder", "list", "cache", "internet", "network", "judge")}
+    given = {name: getattr(arguments, name) for name in ("folder", "list", "cache", "internet", "network")}
+    given["judge"] = arguments.judge
+    if arguments.clone is not None:
+        given["judge"] = {"path": arguments.clone, "python": arguments.judge}
     with configuration.results_folder(arguments.out, "osworld") as out:
         played = asyncio.run(without_agent(rows, {**given, "tree": False}, out, arguments.at_once))
     print(judged_table(rows, played, found.unread))
@@ -47,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb.add_argument("--internet", action="store_true", help="downloads can be reached")
         verb.add_argument("--network", action="store_true", help="desktops use this machine's network, for web sites")
         verb.add_argument("--judge", default=JUDGE, help=f"the Python that has desktop-env (make osworld-env): {JUDGE}")
+        verb.add_argument("--clone", help="a clone whose evaluators it runs, as Windows Agent Arena's")
     can_run.add_argument("-o", "--output", choices=("table", "json"), default="table")
     attempt.add_argument(
         "--at-once", type=int, default=1, choices=range(1, 65), metavar="N", help="desktops; default 1"
@@ -64,7 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BenchError as error:
             raise ConfigError(str(error)) from None
         kept = None if arguments.cache is None else Path(arguments.cache)
-        machine = Machine(arguments.internet, kept, judge=Path(arguments.judge), sites=arguments.network)
+        package = None if arguments.clone is None else package_in(Path(arguments.clone))
+        if arguments.clone is not None and package is None:
+            raise ConfigError(f"--clone: {arguments.clone} has no package desktop_env")
+        judge = Path(arguments.judge)
+        machine = Machine(arguments.internet, kept, judge=judge, sites=arguments.network, package=package)
         rows = report(found, machine)
         if rows and arguments.verb == "try":
             return _try(rows, found, arguments)
@@ -129,7 +137,7 @@ def table(rows: Sequence[RunnableTask], unread: Mapping[str, str]) -> str:
     lines.append(f"\n{sum(row.can_run for row in rows)} of {count} tasks can run here")
     could = sum(row.could_run for row in rows)
     lines.append(f"{could} of {count} could with every program, download and web site that they need; the others need")
-    lines.append("an account, rights of root, or a step that desktop-env 1.0.2 does not have")
+    lines.append("an account, rights of root, or a step that no harness does")
     counts: Counter[str] = Counter()
     for row in rows:
         judge = [need for need in row.lacks if need.kind in ("metric", "getter")]

@@ -30,6 +30,7 @@ from eval.desktops.wire import UNREADABLE
 
 RESET_S: Final = 600.0  # the rollout's own limit is shorter, unless it is asked for more
 GUEST: Final = "agent"  # the port of the guest's server, as waa-vm calls it
+BROWSER: Final = "browser"  # the debugging port of its browser, where the role has one of this name
 NOT_TOLD: Final = "the guest's server speaks the public protocol only: it does not tell"
 
 
@@ -69,11 +70,11 @@ class MachineDesktop:
         if self._controller is None:
             self._controller = await self._machines.waiting.get()
         await self._disconnect()
-        self._address = await _at_its_snapshot(self._controller)
+        self._address, self._browser = await _at_its_snapshot(self._controller)
         self._client = await PublicClient.connect(self._address)
         self._done = []
         self._scene = self._make(task, seed)
-        await self._scene.prepare(PublicStage(self._address, self._client))
+        await self._scene.prepare(PublicStage(self._address, self._client, self._browser))
         return await self._observed(await self._client.look())
 
     async def step(self, action: Action) -> Observation:
@@ -88,7 +89,7 @@ class MachineDesktop:
     async def score(self) -> Score:
         client = self._here()
         await client.release()
-        return await self._scene.judge(PublicStage(self._address, client), self._done)
+        return await self._scene.judge(PublicStage(self._address, client, self._browser), self._done)
 
     async def close(self) -> None:
         controller, self._controller = self._controller, None
@@ -112,8 +113,9 @@ class MachineDesktop:
         return Observation(shown.image, shown.image.size, expected=self._scene.expected(self._done))
 
 
-async def _at_its_snapshot(controller: str) -> str:
-    """Resets a machine; gives the address of the server in it. Raises InfraError."""
+async def _at_its_snapshot(controller: str) -> tuple[str, str | None]:
+    """Resets a machine; gives the address of the server in it, and HOST:PORT of its browser's debugging port or None.
+    Raises InfraError."""
     transport = Transport(controller, limit_s=RESET_S)
     try:
         reply = await transport.ask("POST", "/reset", repeat=True)  # twice is the same as once
@@ -122,12 +124,14 @@ async def _at_its_snapshot(controller: str) -> str:
             raise DesktopServerFailed(f"{controller}/reset: status {reply.status}: {said}")
         state = await transport.ask("GET", "/state", repeat=True)
         try:
-            port = msgspec.json.decode(state.body)["ports"][GUEST]
-        except (*UNREADABLE, KeyError, TypeError):
+            ports = msgspec.json.decode(state.body)["ports"]
+            port, browser = ports[GUEST], ports.get(BROWSER)
+        except (*UNREADABLE, KeyError, TypeError, AttributeError):
             raise BadAnswer(f"{controller}/state names no port {GUEST!r}") from None
-        if not isinstance(port, int):
-            raise BadAnswer(f"{controller}/state: port {GUEST!r} is {port!r}"[:200])
-        return f"http://{urlsplit(controller).hostname}:{port}"
+        if not (isinstance(port, int) and isinstance(browser, int | None)):
+            raise BadAnswer(f"{controller}/state: ports {GUEST!r} and {BROWSER!r} are {port!r}, {browser!r}"[:200])
+        host = urlsplit(controller).hostname
+        return f"http://{host}:{port}", None if browser is None else f"{host}:{browser}"
     finally:
         await transport.close()
 
@@ -135,12 +139,14 @@ async def _at_its_snapshot(controller: str) -> str:
 class PublicStage:
     """A desktop behind a server of the public protocol, as tasks prepare and judge it (`DesktopStage`).
 
-    Paths of files are those of the guest, whole. What the protocol cannot tell raises SetupFailed.
+    Paths of files are those of the guest, whole. What the protocol cannot tell raises SetupFailed. `browser`: HOST:PORT
+    of its browser's debugging port.
     """
 
-    def __init__(self, address: str, client: PublicClient) -> None:
+    def __init__(self, address: str, client: PublicClient, browser: str | None = None) -> None:
         self.address = address
         self.client = client
+        self.browser = browser
 
     async def write_file(self, path: str, data: bytes) -> None:
         form = aiohttp.FormData()

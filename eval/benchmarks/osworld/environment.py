@@ -16,8 +16,9 @@ from typing import Any, Final
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.benchmarks.errors import BenchError
+from eval.benchmarks.osworld.history import EMPTY
 from eval.benchmarks.osworld.judging import PublicJudge
-from eval.benchmarks.osworld.machine import JUDGE, Machine, PublicEvaluators, lacking_line
+from eval.benchmarks.osworld.machine import IN_A_CLONE, JUDGE, Machine, PublicEvaluators, lacking_line, package_in
 from eval.benchmarks.osworld.needs import needs_of
 from eval.benchmarks.osworld.program_judge import ProgramJudge
 from eval.benchmarks.osworld.served import served
@@ -38,6 +39,16 @@ MEMORY: Final = 3 << 30  # bytes of a desktop: an office program
 HOME: Final = 512 << 20
 
 
+class ClonedJudge(Config, frozen=True):
+    """
+    path    a clone whose package `desktop_env` judges, as Windows Agent Arena's
+    python  the Python that runs it, with the packages that it imports (`make osworld-env`)
+    """
+
+    path: str
+    python: str = JUDGE
+
+
 class OSWorldOptions(Config, frozen=True):
     """
     folder    the task files, DOMAIN/ID.json
@@ -46,7 +57,7 @@ class OSWorldOptions(Config, frozen=True):
     strict    a task that cannot be read is an error
     cache     folder of downloads as OSWorld's harness keeps them (CACHE/ID/FILE)
     internet  downloads may be fetched from other machines; from this one they always may
-    judge     the Python that has the package desktop-env (`make osworld-env`)
+    judge     the Python that has the package desktop-env (`make osworld-env`), or a clone with its own
     network   desktops of this machine use its network, for tasks about web sites; else they have none
     screen    width and height in pixels, of desktops of this machine
     shown     files and folders of this machine that the desktop's programs see, read-only, beside /usr and /etc
@@ -63,7 +74,7 @@ class OSWorldOptions(Config, frozen=True):
     strict: bool = False
     cache: str | None = None
     internet: bool = False
-    judge: str = JUDGE
+    judge: str | ClonedJudge = JUDGE
     network: bool = False
     screen: tuple[int, int] = (1920, 1080)
     shown: Sequence[str] = ()
@@ -74,12 +85,24 @@ class OSWorldOptions(Config, frozen=True):
     machines: Sequence[str] = ()
 
     def check(self) -> None:
-        """Raises ConfigError for a screen on which no window fits, a video of machines, files that cannot be read."""
+        """Raises ConfigError for a screen on which no window fits, a video of machines, files that cannot be read, a
+        clone without evaluators."""
         check_screen(self.screen, "options.screen")
+        if isinstance(self.judge, ClonedJudge):
+            self.public_judge()
         check_shown(self.shown, "options.shown", self.role)
         if self.machines and (self.role is not None or self.video is not None):
             raise ConfigError("options.machines: without role and video, which are of other desktops")
         self.found()
+
+    def public_judge(self) -> PublicJudge:
+        """Who judges by metrics. Raises ConfigError."""
+        if isinstance(self.judge, str):
+            return PublicJudge(Path(self.judge).absolute())
+        if (package := package_in(Path(self.judge.path))) is None:
+            places = ", ".join(place or "." for place in IN_A_CLONE)
+            raise ConfigError(f"options.judge.path: {self.judge.path} has no package desktop_env; looked in {places}")
+        return PublicJudge(Path(self.judge.python).absolute(), package)
 
     def found(self) -> PublicTasks:
         """The tasks. Raises ConfigError."""
@@ -116,7 +139,7 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
     chosen = _options(options)
     known = chosen.found().by_name.get(task.task_id)
     started = () if known is None else tuple(need.name for need in needs_of(known) if need.kind == "program")
-    evaluators = PublicEvaluators.of_python(Path(chosen.judge))
+    evaluators = _evaluators(chosen)
     found = on_desktop(HERE, ("eval.benchmarks.osworld.environment:PublicScene",), (), chosen.role)
     told = {} if evaluators is None else {"evaluators": f"desktop-env {evaluators.version} {evaluators.digest}".strip()}
     kept = None if chosen.cache is None else Path(chosen.cache)
@@ -138,11 +161,11 @@ def desktop(options: Mapping[str, Any]) -> Desktop:
     """
     chosen = _options(options)
     by_name = chosen.found().by_name
-    judge = PublicJudge(Path(chosen.judge).absolute())
+    judge = chosen.public_judge()
     kept = None if chosen.cache is None else Path(chosen.cache)
     elsewhere = chosen.role is not None or bool(chosen.machines)
     sites = chosen.network or (elsewhere and chosen.internet)
-    machine = Machine(chosen.internet, kept, judge=judge.python, sites=sites)
+    machine = Machine(chosen.internet, kept, judge=judge.python, sites=sites, package=judge.package)
     if elsewhere:  # its desktops have programs of their own; a step tells which of them is missing
         machine = replace(machine, program=lambda name: True)
     places = PublicPlaces(Path(chosen.folder), machine, judge)
@@ -180,14 +203,19 @@ def provenance(options: Mapping[str, Any]) -> dict[str, Any]:
     chosen = _options(options)
     found = chosen.found()
     lines = "\n".join(f"{one.task_id} {one.digest}" for one in found.tasks)
-    evaluators = PublicEvaluators.of_python(Path(chosen.judge))
+    evaluators = _evaluators(chosen)
     return {
         **of_this_machine(options),
         "revision": hashlib.sha256(lines.encode()).hexdigest()[:12],
-        "evaluators": None if evaluators is None else f"desktop-env {evaluators.version}",
+        "evaluators": None if evaluators is None else evaluators.label,
         "stale": list(found.stale),
         **({"unread": dict(found.unread)} if found.unread else {}),
     }
+
+
+def _evaluators(chosen: OSWorldOptions) -> PublicEvaluators | None:
+    judge = chosen.public_judge()
+    return PublicEvaluators.of_python(judge.python, judge.package)
 
 
 @cache
@@ -222,6 +250,13 @@ class PublicPlaces:
     folder: Path
     machine: Machine
     judge: PublicJudge
+
+    @property
+    def history(self) -> Path | None:
+        """The history without visits that a clone has."""
+        package = self.judge.package
+        kept = None if package is None else package / "assets" / EMPTY
+        return kept if kept is not None and kept.is_file() else None
 
     @property
     def programs(self) -> ProgramJudge:
@@ -286,7 +321,10 @@ class PublicScene:
                 browser=desktop.browser,
             )
         assert verdict.score is not None
-        detail["evaluators"] = f"desktop-env {verdict.package}"
+        own = self.places.machine.evaluators
+        detail["evaluators"] = f"desktop-env {verdict.package}" if verdict.package or own is None else own.label
+        if verdict.raised is not None:  # the clone's own rule made a 0 of it
+            detail["raised"] = verdict.raised
         if steps.passed_over:
             detail["before_judging"] = steps.passed_over
         return Score(verdict.score, verdict.score == 1.0, detail)
@@ -302,4 +340,5 @@ class PublicScene:
 
     def _step_places(self) -> StepPlaces:
         assert self.cache is not None
-        return StepPlaces(self.cache, self._downloads(), self.places.folder, self.places.machine.internet)
+        machine = self.places.machine
+        return StepPlaces(self.cache, self._downloads(), self.places.folder, machine.internet, self.places.history)

@@ -1,4 +1,4 @@
-"""Judges one task with the public package `desktop-env`, unchanged. Run by the interpreter that has it, as a file:
+"""Judges one task with the public package `desktop_env`, unchanged. Run by an interpreter as a file:
 
     PYTHON -I judge_program.py < ORDER
 
@@ -9,16 +9,21 @@ It knows nothing of the rest of this package, which that interpreter does not ha
     cache           folder for the files of getters; what the task's set-up left there
     screen          width and height in pixels
     last_action     `FAIL` where the agent gave up
-    browser_port    of this machine, the debugging port of the desktop's browser; none: that of the public harness
+    browser_port    on the desktop's host, the debugging port of its browser; none: that of the public harness
+    package         the folder above a clone's `desktop_env`, as Windows Agent Arena's; null: the interpreter's own
+
+Windows Agent Arena's getters ask ports 5000 and 9222 of the desktop's host, whatever ports it has: what they ask goes
+to `address` and `browser_port`. Its server says no to a question with a status of 400.
 
 The answer is one JSON object on the standard output, and all that the package prints goes to the standard error:
 
-    package   version of desktop-env
+    package   version of desktop-env; a clone has none
     score     what `DesktopEnv.evaluate` gives, from 0 to 1; null where it failed
     failures  why the score cannot be trusted: a request without a good answer, a program or package that is not here.
               With one of them the task is not judged, whatever the score is: getters turn a server that is gone into
               None, and metrics turn None into 0
-    raised    the exception with which a metric or getter ended, or null: what the agent left may be its cause
+    raised    the exception with which a metric or getter ended, or null: what the agent left may be its cause. With a
+              score, a clone's own rule made a 0 of it
     broken    what the server tells as the agent's doing, or null
 """
 
@@ -38,6 +43,19 @@ from urllib.parse import urlsplit
 NOT_THERE: Final = 404  # no such file, no such window: the state that the agent left
 TOO_LARGE: Final = 413  # a file that is larger than the server gives: as well
 SPOILED: Final = ("broken_by_agent", "no_plain_file")  # the agent's doing, such as a FIFO in the place of a file
+# Windows Agent Arena's questions, which status 400 answers with no
+QUESTIONS: Final = frozenset(
+    (
+        *("/are_all_images_tagged", "/are_files_sorted_by_modified_time", "/check_if_timer_started"),
+        *("/check_if_world_clock_exists", "/file_exists", "/folder_exists", "/is_details_view"),
+        *("/is_directory_read_only_for_user", "/library_folders", "/list_directory"),
+    )
+)
+NO: Final = 400
+# Ports of Windows Agent Arena's server and browser
+SERVER, BROWSER = 5000, 9222
+# Modules of a clone that start machines and do set-ups: judging needs neither them nor what they import
+LEFT_OUT_OF_A_CLONE: Final = {"controllers.vm": "VMController", "controllers.setup": "SetupController"}
 # Imported by modules of metrics that have no other use for it; it needs torch, and fetches its models when it is used
 LEFT_OUT: Final = ("easyocr",)
 
@@ -45,11 +63,13 @@ LEFT_OUT: Final = ("easyocr",)
 class FailureWatch:
     """Notes what fails while getters and metrics run, also where they go on after it."""
 
-    def __init__(self, address: str, token: str | None) -> None:
+    def __init__(self, address: str, token: str | None, cloned: bool = False) -> None:
         self.desktop = urlsplit(address).netloc
+        self.cloned = cloned
         self.token = token
         self.failures: list[str] = []
         self.broken: str | None = None
+        self.raised: str | None = None
 
     def failed(self, text: str) -> None:
         if text not in self.failures:
@@ -63,6 +83,9 @@ class FailureWatch:
 
         def sent(session: Any, request: Any, **options: Any) -> Any:
             place = urlsplit(request.url)
+            if watch.cloned and place.netloc == f"{urlsplit('//' + watch.desktop).hostname}:{SERVER}":
+                place = place._replace(netloc=watch.desktop)
+                request.url = place.geturl()
             ours = place.netloc == watch.desktop
             what = f"{request.method} {place.path}" if ours else f"missing dependency: download {request.url}"
             if ours and watch.token is not None:
@@ -72,6 +95,8 @@ class FailureWatch:
             except requests.RequestException as error:
                 watch.failed(f"{what}: {type(error).__name__}")
                 raise
+            if ours and watch.cloned and answer.status_code == NO and place.path in QUESTIONS:
+                return answer
             if ours:
                 watch.answered(what, answer.status_code, answer.content)
             elif answer.status_code >= 400:
@@ -90,6 +115,20 @@ class FailureWatch:
         for name in LEFT_OUT:
             if importlib.util.find_spec(name) is None:
                 sys.modules[name] = AbsentPackage(name, self)
+
+    def noted(self, getter: Any) -> Any:
+        """A getter whose exception is noted: Windows Agent Arena's `evaluate` turns it into a score of 0."""
+
+        def get(*arguments: Any) -> Any:
+            try:
+                return getter(*arguments)
+            except FileNotFoundError:  # 0 in both packages
+                raise
+            except Exception as error:
+                self.raised = line_of(error)
+                raise
+
+        return getter and get
 
     def answered(self, what: str, status: int, body: bytes) -> None:
         """Takes note of an answer of the desktop's server."""
@@ -131,19 +170,60 @@ def known_hosts() -> None:
         package.extract = package.TLDExtract(cache_dir=None, suffix_list_urls=())
 
 
+class StepsDone:
+    """The steps before judging were done by who started this program."""
+
+    def setup(self, steps: list[Any], proxy: bool = False) -> bool:
+        assert not steps
+        return True
+
+
+def cloned_desktop(order: dict[str, Any], watch: FailureWatch) -> Any:
+    """`desktop` of a clone in Windows Agent Arena's form."""
+    for name, unused in LEFT_OUT_OF_A_CLONE.items():
+        module: Any = types.ModuleType(f"desktop_env.{name}")
+        setattr(module, unused, object)
+        sys.modules[module.__name__] = module
+    from desktop_env.controllers.python import PythonController
+    from desktop_env.envs.desktop_env import DesktopEnv
+
+    class JudgedDesktop(DesktopEnv):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.vm_ip = urlsplit(order["address"]).hostname
+            self.controller = PythonController(vm_ip=self.vm_ip)
+            self.setup_controller = StepsDone()
+            self.cache_dir_base = order["cache"]
+            self.action_history = [order["last_action"]]
+            self._set_task_info({"id": ".", "instruction": "", "evaluator": order["evaluator"]})
+            getters: Any = vars(self)["result_getter"]
+            noted = [*map(watch.noted, getters)] if isinstance(getters, list) else watch.noted(getters)
+            self.result_getter = noted
+
+    if order.get("browser_port") is not None:
+        ask_browser_at(f"{urlsplit(order['address']).hostname}:{order['browser_port']}")
+    return JudgedDesktop()
+
+
+def ask_browser_at(place: str) -> None:
+    """Has playwright connect to a browser at HOST:PORT wherever the port of Windows Agent Arena's is asked for."""
+    kind: Any = importlib.import_module("playwright.sync_api").BrowserType
+    connect = kind.connect_over_cdp
+
+    def connected(self: Any, endpoint: str, **options: Any) -> Any:
+        asked = urlsplit(endpoint)
+        if asked.port == BROWSER:
+            endpoint = asked._replace(netloc=place).geturl()
+        return connect(self, endpoint, **options)
+
+    kind.connect_over_cdp = connected
+
+
 def desktop(order: dict[str, Any]) -> Any:
     """A `DesktopEnv` of the public package that starts no machine: the desktop is there. Its `evaluate` is theirs."""
     from desktop_env.controllers.python import PythonController
     from desktop_env.desktop_env import DesktopEnv
 
     place = urlsplit(order["address"])
-
-    class NoSteps:
-        """The steps before judging were done by who started this program."""
-
-        def setup(self, steps: list[Any], proxy: bool) -> bool:
-            assert not steps
-            return True
 
     class JudgedDesktop(DesktopEnv):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -152,7 +232,7 @@ def desktop(order: dict[str, Any]) -> Any:
             self.vlc_port = 8080
             self.controller = PythonController(self.vm_ip, self.server_port)
             self.controller.retry_interval = 0  # seconds; the server is here, and an answer stays the same
-            self.setup_controller = NoSteps()
+            self.setup_controller = StepsDone()
             self.cache_dir = self.cache_dir_base = order["cache"]
             self.screen_width, self.screen_height = order["screen"]
             self.enable_proxy = self.current_use_proxy = self.is_environment_used = False
@@ -167,21 +247,30 @@ def desktop(order: dict[str, Any]) -> Any:
 
 def judged(order: dict[str, Any]) -> dict[str, Any]:
     """The answer to an order."""
-    watch = FailureWatch(order["address"], order["token"])
+    clone = order.get("package")
+    watch = FailureWatch(order["address"], order["token"], clone is not None)
     score = raised = None
     try:
+        if clone is not None:
+            sys.path.insert(0, clone)
         watch.start()
         known_hosts()
-        score = float(desktop(order).evaluate())
+        made = desktop(order) if clone is None else cloned_desktop(order, watch)
+        score = float(made.evaluate())
         if not 0.0 <= score <= 1.0:
             watch.failed(f"the score {score} is not between 0 and 1")
     except ModuleNotFoundError as error:
         watch.failed(f"missing dependency: package {error.name}")
     except Exception as error:  # a judge that fails judges nothing, whatever it fails with
         traceback.print_exc()
-        raised = f"{type(error).__name__}: {error}"[:500]
-    package = importlib.metadata.version("desktop-env")
+        raised = line_of(error)
+    package = importlib.metadata.version("desktop-env") if clone is None else ""
+    raised = raised or watch.raised
     return {"package": package, "score": score, "failures": watch.failures, "raised": raised, "broken": watch.broken}
+
+
+def line_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
 
 
 def main() -> None:

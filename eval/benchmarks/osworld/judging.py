@@ -45,9 +45,10 @@ class PublicVerdict(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PublicJudge:
-    """The interpreter that has the package `desktop-env`."""
+    """The interpreter that has the package `desktop-env`, or runs a clone's `package`: its folder `desktop_env`."""
 
     python: Path
+    package: Path | None = None
 
     def check(self) -> None:
         """Raises SetupFailed where there is no such interpreter."""
@@ -80,6 +81,7 @@ class PublicJudge:
             "cache": str(cache),
             "screen": screen,
             "last_action": "FAIL" if gave_up else "DONE",
+            "package": None if self.package is None else str(self.package.parent),
         }
         async with contextlib.AsyncExitStack() as stack:
             if browser is not None:
@@ -117,7 +119,8 @@ class PublicJudge:
         """The beginning of the command that takes root's rights away."""
         if os.geteuid() != 0:
             return []
-        rights = "-all" if _open_to_all(self.python) and _open_to_all(PROGRAM) else "-all,+dac_read_search"
+        read = [self.python, PROGRAM, *([] if self.package is None else [self.package / "evaluators"])]
+        rights = "-all" if all(map(_open_to_all, read)) else "-all,+dac_read_search"
         kinds = [f"--{kind}={rights}" for kind in ("inh-caps", "ambient-caps", "bounding-set")]
         return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", *kinds]
 

@@ -18,6 +18,8 @@ from eval.benchmarks.osworld.needs import TaskNeed, describe, needs_of
 from eval.benchmarks.osworld.tasks import PublicTask
 
 PACKAGE: Final = "desktop_env"
+# where a clone has that package: Windows Agent Arena's, one of OSWorld's layout, the folder of the package itself
+IN_A_CLONE: Final = (f"src/win-arena-container/client/{PACKAGE}", PACKAGE, "")
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost"})  # this machine, whose servers can always be asked
 INSTALL: Final = "make osworld-env"
 DEBIAN: Final = Path("/usr/bin/python3")
@@ -30,11 +32,12 @@ SAME: Final = {"google-chrome": ("google-chrome", "google-chrome-stable", "chrom
 
 @dataclass(frozen=True)
 class PublicEvaluators:
-    """The installed package `desktop-env`, read and not imported: importing it needs everything that it imports.
+    """The package `desktop_env`, read and not imported: importing it needs everything that it imports.
 
     metrics, getters  the names that its evaluators have, without the metrics that lack a package
     missing           packages that it imports and that are not installed
-    digest            of its code, and of the names and versions of all packages beside it
+    version           of the installed package; none: it is a clone's
+    digest            of its code, and of the names and versions of all packages beside the interpreter
     """
 
     metrics: frozenset[str] = frozenset()
@@ -43,22 +46,31 @@ class PublicEvaluators:
     version: str = ""
     digest: str = ""
 
+    @property
+    def label(self) -> str:
+        """How results name it."""
+        return f"desktop-env {self.version}" if self.version else f"desktop_env {self.digest}"
+
     @classmethod
-    def of_python(cls, python: Path) -> PublicEvaluators | None:
-        """What the environment of an interpreter (`ENVIRONMENT/bin/python`) has; None where it has no such package."""
-        for package in sorted(python.absolute().parent.parent.glob(f"lib/python3*/site-packages/{PACKAGE}")):
-            return cls.of(package)
+    def of_python(cls, python: Path, package: Path | None = None) -> PublicEvaluators | None:
+        """What the environment of an interpreter (`ENVIRONMENT/bin/python`) has, or a clone's `package` that this
+        interpreter runs; None where it has no such package."""
+        for packages in sorted(python.absolute().parent.parent.glob("lib/python3*/site-packages")):
+            if package is not None:
+                return cls.of(package, packages)
+            if (packages / PACKAGE).is_dir():
+                return cls.of(packages / PACKAGE, packages)
         return None
 
     @classmethod
     @cache  # its source is read whole, and every task asks
-    def of(cls, package: Path) -> PublicEvaluators:
-        """`package`: the folder `desktop_env`."""
+    def of(cls, package: Path, packages: Path) -> PublicEvaluators:
+        """`package`: the folder `desktop_env`; `packages`: the folder of those that it may import."""
         folder = package / "evaluators"
         imported: set[str] = set()
         for path in sorted(folder.glob("*/*.py")):
             imported |= set(_imports(path))
-        missing = sorted(name for name in imported - {PACKAGE} if not _is_here(name, package.parent))
+        missing = sorted(name for name in imported - {PACKAGE} if not _is_here(name, packages))
         getters = {name.removeprefix("get_") for name in _names(folder / "getters/__init__.py")}
         metrics = set(_names(folder / "metrics/__init__.py"))
         for name in [name for name in missing if name in SPARED]:
@@ -66,7 +78,7 @@ class PublicEvaluators:
             metrics -= SPARED[name]
         versions = [each.version for each in distributions(name="desktop-env", path=[str(package.parent)])]
         version = versions[0] if versions else ""
-        return cls(frozenset(metrics), frozenset(getters), tuple(missing), version, _digest(package))
+        return cls(frozenset(metrics), frozenset(getters), tuple(missing), version, _digest(package, packages))
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,7 @@ class Machine:
     cache     folder of downloads as the public harness keeps them: `CACHE/ID/FILE`
     program   whether a program is installed
     judge     the interpreter that has the public evaluators
+    package   those of a clone, which it runs in the place of its own: the folder `desktop_env`
     sites     a desktop reaches web sites. A proxy for them is what the public harness uses where somebody has one
     """
 
@@ -85,10 +98,11 @@ class Machine:
     program: Callable[[str], bool] = field(default=lambda name: any(map(shutil.which, SAME.get(name, (name,)))))
     judge: Path = Path(JUDGE)
     sites: bool = False
+    package: Path | None = None
 
     @cached_property
     def evaluators(self) -> PublicEvaluators | None:
-        return PublicEvaluators.of_python(self.judge)
+        return PublicEvaluators.of_python(self.judge, self.package)
 
     def lacks(self, task: PublicTask) -> list[TaskNeed]:
         """What the task needs and is not here; [] for a task that can run."""
@@ -160,8 +174,16 @@ def lacking_line(task: PublicTask, lacking: Sequence[TaskNeed], evaluators: Publ
     return f"{rest}; {why}" if rest else why
 
 
-def _digest(package: Path) -> str:
-    beside = "\n".join(sorted(each.name for each in package.parent.glob("*-info")))
+def package_in(clone: Path) -> Path | None:
+    """The folder `desktop_env` of a clone; None where it has none."""
+    for place in IN_A_CLONE:
+        if (clone / place / "evaluators/getters/__init__.py").is_file():
+            return (clone / place).absolute()
+    return None
+
+
+def _digest(package: Path, packages: Path) -> str:
+    beside = "\n".join(sorted(each.name for each in packages.glob("*-info")))
     found = hashlib.sha256(beside.encode())
     for path in sorted(package.rglob("*.py")):
         found.update(f"\0{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())

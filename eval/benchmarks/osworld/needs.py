@@ -75,12 +75,13 @@ BUILTINS: Final = frozenset(
         *("continue", "declare", "readonly", "typeset", "type", "command", "let", "getopts", "shopt", "pushd", "popd"),
     )
 )
-# the `_NAME_setup` of desktop-env 1.0.2
+# the `_NAME_setup` of desktop-env 1.0.2, and those that Windows Agent Arena has beside them
 SETUP: Final = frozenset(
     (
         *("act", "activate_window", "change_wallpaper", "chrome_close_tabs", "chrome_open_tabs", "close_window"),
         *("command", "download", "execute", "execute_with_verification", "googledrive", "launch", "login", "open"),
         *("proxy", "replay", "sleep", "tidy_desktop", "update_browse_history", "upload_file"),
+        *("create_file", "create_folder", "edge_open_tabs", "recycle_file", "update_browse_history_edge"),
     )
 )
 ACCOUNTS: Final = frozenset({"googledrive", "login", "googledrive_file"})

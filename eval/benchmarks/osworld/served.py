@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from eval.benchmarks.osworld.guest_browser import GuestBrowserPort
 from eval.desktop import SetupFailed
 from eval.desktops.client.transport import Transport
 from eval.desktops.machines import PublicStage
@@ -28,8 +29,8 @@ POLL_S: Final = 0.05
 class ServedDesktop:
     """`transport` asks the server; `windows` gives how many windows there are, `asleep` whether every program
     sleeps; each gives None where nobody can tell. `timer` starts a clock: the seconds in which no program waited for a
-    processor, where that is known. `browser` is the debugging port of its browser; None where it has none for the
-    set-up and the judge alone."""
+    processor, where that is known. `browser` is the debugging port of its browser: for the set-up and the judge alone,
+    or that of a virtual machine; None where there is none."""
 
     address: str
     token: str | None
@@ -64,11 +65,14 @@ async def served(stage: DesktopStage) -> AsyncIterator[ServedDesktop]:
     """
     if isinstance(stage, PublicStage):
         transport = Transport(stage.address, limit_s=ANSWER_S)
+        guest = None if stage.browser is None else GuestBrowserPort(stage.browser)
         try:
             screen = stage.client.screen
             size = (screen.width, screen.height)
-            yield ServedDesktop(stage.address, None, size, transport, _unknown, _unknown, _plain_timer)
+            yield ServedDesktop(stage.address, None, size, transport, _unknown, _unknown, _plain_timer, guest)
         finally:
+            if guest is not None:
+                await guest.close()
             await transport.close()
         return
     if isinstance(stage, ServedStage):

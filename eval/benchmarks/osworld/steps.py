@@ -1,7 +1,8 @@
 """Does the steps of a task's `config` and `postconfig` on a desktop, over OSWorld's protocol.
 
-Source of what a step means: desktop-env 1.0.2, `controllers/setup.py`. It differs in one thing: there, many a step that
-failed is logged and the task runs all the same; here its task is not run.
+Source of what a step means: desktop-env 1.0.2, `controllers/setup.py`, and for those that it lacks Windows Agent
+Arena's file of that name. It differs in one thing: there, many a step that failed is logged and the task runs all the
+same; here its task is not run.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from eval.benchmarks.osworld.history import EMPTY, PLACES, place_of, write_history
 from eval.benchmarks.osworld.machine import LOOPBACK
 from eval.benchmarks.osworld.served import ServedDesktop
 from eval.benchmarks.osworld.tasks import Fields, SetupStep
@@ -33,7 +36,6 @@ POLL_S: Final = 0.1
 UNTIL_PAUSE_S: Final = 0.3
 PAGE_S: Final = 60.0  # so long a page of the set-up may load; then the set-up goes on, as there
 NOT_HERE: Final = {
-    "update_browse_history": "google-chrome",
     "googledrive": "an account of Google Drive",
     "login": "an account",
     "proxy": "a proxy for web sites",
@@ -52,12 +54,14 @@ class StepPlaces:
     downloads  what was downloaded before, by the names of the public harness (`ID/FILE`); None: nothing
     files      relative paths of `upload_file` begin here
     internet   whether other machines may be asked for downloads
+    history    a browser's history without visits, of a clone; None: there is none
     """
 
     cache: Path
     downloads: Path | None
     files: Path
     internet: bool
+    history: Path | None = None
 
 
 class Steps:
@@ -78,12 +82,18 @@ class Steps:
             "change_wallpaper": self._asked("/setup/change_wallpaper", "path"),
             "close_window": self._window,
             "command": self._execute,
+            "create_file": self._asked("/setup/create_file", "path", "content"),
+            "create_folder": self._asked("/setup/create_folder", "path"),
             "download": self._download,
+            "edge_open_tabs": self._open_tabs,
             "execute": self._execute,
             "execute_with_verification": self._verified,
             "launch": self._launch,
             "open": self._asked("/setup/open_file", "path"),
+            "recycle_file": self._asked("/setup/recycle", "path"),
             "sleep": self._sleep,
+            "update_browse_history": self._history,
+            "update_browse_history_edge": self._history,
             "upload_file": self._upload_files,
         }
         for number, step in enumerate(steps, 1):
@@ -91,11 +101,13 @@ class Steps:
             if step.kind in NOT_HERE:
                 raise NotRunHere(f"{where}: missing dependency: {NOT_HERE[step.kind]}")
             if step.kind not in works:  # act, replay, tidy_desktop, and what nobody knows
-                raise SetupFailed(f"{where}: no such step in desktop-env 1.0.2")
+                raise SetupFailed(f"{where}: no such step in desktop-env 1.0.2 and Windows Agent Arena")
             try:
                 parameters = dict(step.parameters)
                 if step.kind in ("activate_window", "close_window"):
                     parameters["path"] = f"/setup/{step.kind}"
+                if step.kind in PLACES:
+                    parameters["step"] = step.kind
                 await works[step.kind](parameters)
             except (KeyError, TypeError, ValueError) as error:
                 raise SetupFailed(f"{where}: its parameters: {type(error).__name__}: {error}") from None
@@ -133,7 +145,7 @@ class Steps:
 
     def _asked(self, path: str, *names: str) -> Callable[[Fields], Awaitable[None]]:
         async def ask(given: Fields) -> None:
-            await self._must(path, json={name: given[name] for name in names})
+            await self._must(path, json={name: given[name] for name in names if name != "content" or name in given})
 
         return ask
 
@@ -177,6 +189,14 @@ class Steps:
         form.add_field("file_path", path)
         form.add_field("file_data", await asyncio.to_thread(local.read_bytes), filename=PurePosixPath(path).name)
         await self._must(UPLOAD, data=form)
+
+    async def _history(self, given: Fields) -> None:
+        if self.places.history is None:
+            raise NotRunHere(f"missing dependency: {EMPTY}, a browser's history of a clone (options.judge.path)")
+        local = self.places.cache / f"{given['step']}.sqlite"
+        await asyncio.to_thread(write_history, self.places.history, local, given["history"], datetime.now(UTC))
+        told = json.loads(await self._must("/setup/execute", json={"command": place_of(given["step"]), "shell": False}))
+        await self._upload(local, str(told["output"]).strip())
 
     # Programs
 

@@ -7,9 +7,11 @@ import ast
 import asyncio
 import io
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,10 @@ from eval.desktops.machines import MachineDesktop, PublicStage, VirtualMachines
 from eval.desktops.remote import Servers
 from eval.desktops.stage import DesktopStage
 from eval.rollout.loop import RolloutLimits, rollout
+from tests.support.cloned_evaluators import CLIENT, make_clone
 
 NOTE = "C:\\notes.txt"
+HISTORY = r"C:\Users\Docker\AppData\Local\Google\Chrome\User Data\Default\History"
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Guest:
     booted: bool = False
     controller: str = ""
     agent: int = 0
+    browser: int | None = None
 
     def wrong(self, what: str) -> str | None:
         found = next((each for each in self.faults if each.startswith(what)), None)
@@ -67,7 +72,8 @@ class Guest:
         return web.Response(text="3.141\n")
 
     async def state(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response({"ready": True, "boots": [1.0], "resets": [], "ports": {"agent": self.agent}})
+        ports = {"agent": self.agent} | ({} if self.browser is None else {"browser": self.browser})
+        return web.json_response({"ready": True, "boots": [1.0], "resets": [], "ports": ports})
 
     async def execute(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -76,8 +82,10 @@ class Guest:
             return web.json_response({"status": "error", "message": "no display"}, status=500)
         if fault == "execute hang":
             await asyncio.Event().wait()
-        command = body["command"]
-        if command[:2] == ["python", "-c"]:
+        command, output = body["command"], ""
+        if command[:2] == ["python", "-c"] and "History" in command[2]:
+            output = f"{HISTORY}\r\n"
+        elif command[:2] == ["python", "-c"]:
             for call in ast.walk(ast.parse(command[2])):
                 if isinstance(call, ast.Call) and ast.unparse(call.func) in ("pyautogui.typewrite", "pyautogui.write"):
                     self.typed += ast.literal_eval([*call.args, *(each.value for each in call.keywords)][0])
@@ -86,7 +94,11 @@ class Guest:
         if fault == "execute drop":
             assert request.transport is not None
             request.transport.close()
-        return web.json_response({"status": "success", "output": "", "error": "", "returncode": 0})
+        return web.json_response({"status": "success", "output": output, "error": "", "returncode": 0})
+
+    async def told(self, request: web.Request) -> web.StreamResponse:
+        self.commands.append([request.path, await request.json()])
+        return web.json_response({"status": "success"})
 
     async def launch(self, request: web.Request) -> web.StreamResponse:
         self.commands.append((await request.json())["command"])
@@ -134,6 +146,8 @@ async def start(stack: AsyncExitStack, guest: Guest) -> Guest:
             web.post("/execute", guest.execute), web.post("/setup/execute", guest.execute),
             web.post("/setup/launch", guest.launch), web.post("/setup/upload", guest.upload),
             web.post("/file", guest.file), web.get("/screenshot", guest.screenshot),
+            web.post("/setup/create_folder", guest.told), web.post("/setup/create_file", guest.told),
+            web.post("/setup/recycle", guest.told),
             web.post("/screen_size", guest.size),
         ],
     )  # fmt: skip
@@ -345,3 +359,95 @@ def test_a_task_of_osworlds_format_is_prepared_and_judged_in_a_machine(tmp_path:
     assert (score.value, score.success) == (1.0, True)
     with pytest.raises(ConfigError, match=r"options\.machines: without role and video"):
         environment.desktop({"folder": str(tmp_path / "tasks"), "machines": ["http://a:1"], "role": "x"})
+
+
+def written(folder: Path, config: list[dict[str, Any]], evaluator: dict[str, Any] | None = None) -> Path:
+    """A folder with one task."""
+    task = {
+        "id": "one", "snapshot": "windows", "instruction": "Do it.", "source": "", "trajectory": "",
+        "related_apps": [], "config": config, "evaluator": evaluator or {"func": "infeasible"},
+    }  # fmt: skip
+    (folder / "tasks/windows").mkdir(parents=True)
+    (folder / "tasks/windows/one.json").write_text(json.dumps(task))
+    return folder / "tasks"
+
+
+GIVES_UP = Action(ActionType.FAIL)
+
+
+async def set_up(options: dict[str, Any], guest: Guest, action: Action = GIVES_UP) -> Score:
+    """The score of who does one thing in a machine."""
+    async with AsyncExitStack() as stack:
+        await start(stack, guest)
+        options = {**options, "machines": [guest.controller]}
+        (one,) = environment.tasks(1, 0, options)
+        desktop = environment.desktop(options)
+        try:
+            await desktop.reset(one, 0)
+            await desktop.step(action)
+            return await desktop.score()
+        finally:
+            await desktop.close()
+
+
+PAGE = "url, title, visit_count, typed_count, last_visit_time, hidden"
+VISIT = "url, visit_time, from_visit, transition, segment_id, visit_duration"
+
+
+def test_the_steps_that_windows_agent_arena_adds_go_to_the_guests_server(tmp_path: Path) -> None:
+    visit = {"url": "https://news.example/", "title": "News", "visit_time_from_now_in_seconds": 60}
+    config = [
+        {"type": "create_folder", "parameters": {"path": "C:\\a"}},
+        {"type": "create_file", "parameters": {"path": "C:\\a\\b.txt", "content": "x"}},
+        {"type": "recycle_file", "parameters": {"path": "C:\\a\\b.txt"}},
+        {"type": "update_browse_history", "parameters": {"history": [visit]}},
+    ]
+    folder = written(tmp_path, config)
+    clone = make_clone(tmp_path / "clone")
+    guest = Guest()
+    options = {"folder": str(folder), "judge": {"path": str(clone)}}
+    with pytest.raises(InfraError, match=r"step 4 of 4, .*: missing dependency: history_empty\.sqlite"):
+        asyncio.run(set_up(options, Guest()))
+    kept = clone / CLIENT / "desktop_env/assets/history_empty.sqlite"
+    kept.parent.mkdir()
+    with closing(sqlite3.connect(kept)) as base:
+        base.execute(f"CREATE TABLE urls (id INTEGER PRIMARY KEY, {PAGE})")
+        base.execute(f"CREATE TABLE visits ({VISIT})")
+        base.commit()
+    empty = kept.read_bytes()
+    asyncio.run(set_up(options, guest))
+    told = [command for command in guest.commands if command[0].startswith("/setup")]
+    assert told == [
+        ["/setup/create_folder", {"path": "C:\\a"}],
+        ["/setup/create_file", {"path": "C:\\a\\b.txt", "content": "x"}],
+        ["/setup/recycle", {"path": "C:\\a\\b.txt"}],
+    ]
+    assert list(guest.files) == [HISTORY]
+    (tmp_path / "history").write_bytes(guest.files[HISTORY])
+    with closing(sqlite3.connect(tmp_path / "history")) as base:
+        rows = base.execute("SELECT u.url, title, visit_time FROM visits v JOIN urls u ON u.id = v.url").fetchall()
+    ((url, title, when),) = rows
+    assert (url, title) == ("https://news.example/", "News")
+    ago = datetime.now(UTC) - datetime(1601, 1, 1, tzinfo=UTC) - timedelta(microseconds=when)
+    assert timedelta(seconds=60) <= ago < timedelta(seconds=600)
+    assert kept.read_bytes() == empty
+
+
+def test_a_clone_without_evaluators_is_one_line(tmp_path: Path) -> None:
+    options = {"folder": str(written(tmp_path, [])), "judge": {"path": str(tmp_path)}}
+    with pytest.raises(ConfigError, match=r"options\.judge\.path: .* has no package desktop_env; looked in src"):
+        environment.desktop(options)
+
+
+def test_tasks_about_a_browser_need_its_port(tmp_path: Path) -> None:
+    tabs = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": []}}]
+    options = {"folder": str(written(tmp_path, tabs)), "internet": True}
+    with pytest.raises(InfraError, match="missing dependency: a browser's debugging port"):
+        asyncio.run(set_up(options, Guest()))
+
+
+def test_a_browsers_port_that_is_no_number_is_infrastructure(tmp_path: Path) -> None:
+    guest = Guest()
+    guest.browser = "9222"  # type: ignore[assignment]
+    with pytest.raises(InfraError, match="ports 'agent' and 'browser'"):
+        asyncio.run(set_up({"folder": str(written(tmp_path, []))}, guest))

@@ -13,7 +13,7 @@ import pytest
 
 from eval.benchmarks.errors import BenchError
 from eval.benchmarks.osworld import environment
-from eval.benchmarks.osworld.machine import Machine, PublicEvaluators
+from eval.benchmarks.osworld.machine import Machine, PublicEvaluators, package_in
 from eval.benchmarks.osworld.needs import first_words, needs_of
 from eval.benchmarks.osworld.tasks import PublicTask, load, load_task
 from eval.config import EXIT_CONFIG, ConfigError
@@ -292,6 +292,7 @@ def test_downloads_programs_and_the_judge_are_needs(tmp_path: Path) -> None:
         ),
         ({"type": "login", "parameters": {"platform": "googledrive"}}, {"account googledrive"}),
         ({"type": "make_coffee", "parameters": {}}, {"setup make_coffee"}),
+        ({"type": "create_folder", "parameters": {"path": "C:\\a"}}, set()),  # Windows Agent Arena's
         ({"type": "sleep", "parameters": {"seconds": 1}}, set()),
         ({"type": "open", "parameters": {"path": "/home/user/a.PDF"}}, {"program evince"}),
     ],
@@ -333,9 +334,8 @@ def package(folder: Path, imports: str = "import os\n") -> Path:
 
 
 def test_the_public_evaluators_are_read_and_not_imported(tmp_path: Path) -> None:
-    found = PublicEvaluators.of(
-        package(tmp_path, "import no_such_package.part\nfrom another_one import a\nimport json\n")
-    )
+    made = package(tmp_path, "import no_such_package.part\nfrom another_one import a\nimport json\n")
+    found = PublicEvaluators.of(made, tmp_path)
     assert found.missing == ("another_one", "no_such_package")
     assert "compare_table" in found.metrics
     assert {"vm_file", "cloud_file"} <= found.getters
@@ -363,6 +363,22 @@ def test_a_package_that_few_metrics_need_takes_only_them_away(here: Path) -> Non
     assert found is not None
     assert (found.missing, found.metrics, found.version) == ((), {"compare_table"}, "1.0.2")
     assert PublicEvaluators.of_python(here.parent / "elsewhere/bin/python") is None
+
+
+@pytest.mark.parametrize("place", ["src/win-arena-container/client", "", None])
+def test_the_evaluators_of_a_clone_take_the_place_of_the_installed_ones(
+    here: Path, tmp_path: Path, place: str | None
+) -> None:
+    installed = PublicEvaluators.of_python(JUDGE)
+    made = package(tmp_path / "clone" / (place or ""), "import json\n")
+    (made / "evaluators/getters/__init__.py").write_text("from .one import get_of_the_clone\n")
+    found = PublicEvaluators.of_python(JUDGE, package_in(made if place is None else tmp_path / "clone"))
+    assert found is not None
+    assert installed is not None
+    assert (found.getters, found.version) == ({"of_the_clone"}, "")
+    assert found.label == f"desktop_env {found.digest}"
+    assert found.digest != installed.digest
+    assert package_in(tmp_path) is None
 
 
 def test_a_task_can_run_with_its_program_the_judge_and_its_downloads(here: Path, tmp_path: Path) -> None:
