@@ -146,6 +146,15 @@ HISTORY = database("urls", ("https://www.youtube.com/watch", "A film", "1"))
 TABS: Final = ("https://www.lonelyplanet.com", "https://www.airbnb.com", "https://www.tripadvisor.com")
 FLIGHTS: Final = "qatarairways.com/x?fromStation=BOM&toStation=STO&departing="
 
+# of files that are not there before the task is done
+NEW: Final = {"compare_text_file", "compare_zip_files", "zipped_folder_in_desktop"}
+RECORDED: Final = "8ba5ae7a-5ae5-4eab-9fcc-5dd4fe3abf89"
+VOLUME: Final = "9195653c-f4aa-453d-aa95-787f6ccfaae9"
+# VLC's settings as it writes them: what nobody changed stands behind a #
+VLC_SETTINGS: Final = (
+    b"#qt-bgcone=1\n#qt-max-volume=125\n#qt-minimal-view=0\n#qt-video-autoresize=1\n#global-key-play-pause=\n"
+)
+
 # the beginning of a task's id, or the type of its result's getter -> the states
 STATES: Final[dict[str, EndState]] = {
     "enable_do_not_track": EndState(preferences(CHROME, enable_do_not_track=True)),
@@ -289,8 +298,10 @@ STATES: Final[dict[str, EndState]] = {
     ),
     "215dfd39": EndState(files((VLC, b"qt-bgcone=0\n"))),
     "386dbd0e": EndState(files((VLC, b"global-key-play-pause=Ctrl+p\n"))),
-    "8ba5ae7a-5ae": EndState(files((VLC, rf"input-record-path={HOME}\Downloads".encode()))),
-    "9195653c": EndState(files((VLC, b"qt-max-volume=100\n"))),
+    f"{RECORDED}-2": EndState(files((VLC, rf"input-record-path={HOME}\Downloads".encode()))),
+    f"{RECORDED}-W": EndState(files((VLC, rf"input-record-path={HOME}\Desktop".encode()))),
+    f"{VOLUME}-2": EndState(files((VLC, b"qt-max-volume=100\n"))),
+    f"{VOLUME}-W": EndState(files((VLC, b"qt-max-volume=200\n"))),
     "a5bbbcd5": EndState(files((VLC, b"qt-minimal-view=1\n"))),
     "d06f0d4d": EndState(files((VLC, b"qt-slider-colours=10;20;10;20;10;20;10;20;10;20;10;20\n"))),
     "f3977615": EndState(files((VLC, b"one-instance-when-started-from-file=0\n"))),
@@ -348,7 +359,7 @@ def of_files(task: PublicTask, made: Path) -> EndState | None:
                 data = kept.read_bytes()
             if data is None:
                 return None
-            if name == "right" or check.metric not in ("compare_text_file", "compare_zip_files"):
+            if name == "right" or not NEW & {check.metric, result["type"]}:
                 changes[name].append(files((path, data)))
             if expected is not None and expected["type"] == "vm_file":
                 changes[name].append(files((str(expected["path"]), (made / f"right{ending}").read_bytes())))
@@ -362,7 +373,7 @@ def base() -> WindowsGuest:
         guest.files[rf"{folder}\Default\Preferences"] = b'{"profile": {"name": "Person 1"}, "browser": {}, "edge": {}}'
         guest.files[rf"{folder}\Default\Bookmarks"] = bookmarks()
     guest.files[rf"{HOME}\Desktop\desktop.ini"] = b"[x]"
-    guest.files[VLC] = b"# nothing is set\n"
+    guest.files[VLC] = VLC_SETTINGS
     return guest
 
 
