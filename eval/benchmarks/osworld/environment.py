@@ -16,7 +16,6 @@ from typing import Any, Final
 from eval.accessibility.tree import Tree
 from eval.actions import Action, ActionType
 from eval.benchmarks.errors import BenchError
-from eval.benchmarks.osworld.history import EMPTY
 from eval.benchmarks.osworld.judging import PublicJudge
 from eval.benchmarks.osworld.machine import IN_A_CLONE, JUDGE, Machine, PublicEvaluators, lacking_line, package_in
 from eval.benchmarks.osworld.needs import needs_of
@@ -141,7 +140,9 @@ def parts(task: Task, options: Mapping[str, Any]) -> TaskParts:
     started = () if known is None else tuple(need.name for need in needs_of(known) if need.kind == "program")
     evaluators = _evaluators(chosen)
     found = on_desktop(HERE, ("eval.benchmarks.osworld.environment:PublicScene",), (), chosen.role)
-    told = {} if evaluators is None else {"evaluators": f"desktop-env {evaluators.version} {evaluators.digest}".strip()}
+    told = {}
+    if evaluators is not None:
+        told["evaluators"] = f"{evaluators.label} {evaluators.digest}" if evaluators.version else evaluators.label
     kept = None if chosen.cache is None else Path(chosen.cache)
     files = {} if known is None else Machine(cache=kept).files(known, Path(chosen.folder))
     if files:
@@ -252,13 +253,6 @@ class PublicPlaces:
     judge: PublicJudge
 
     @property
-    def history(self) -> Path | None:
-        """The history without visits that a clone has."""
-        package = self.judge.package
-        kept = None if package is None else package / "assets" / EMPTY
-        return kept if kept is not None and kept.is_file() else None
-
-    @property
     def programs(self) -> ProgramJudge:
         """Who judges by programs."""
         return ProgramJudge(self.folder, self.judge.python, MEMORY, HOME)
@@ -341,4 +335,4 @@ class PublicScene:
     def _step_places(self) -> StepPlaces:
         assert self.cache is not None
         machine = self.places.machine
-        return StepPlaces(self.cache, self._downloads(), self.places.folder, machine.internet, self.places.history)
+        return StepPlaces(self.cache, self._downloads(), self.places.folder, machine.internet, machine.history)

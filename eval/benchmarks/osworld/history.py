@@ -10,7 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-EMPTY: Final = "history_empty.sqlite"  # a history without visits, as the public harnesses name theirs
+EMPTY: Final = "history_empty.sqlite"  # a history without visits, among the files of Windows Agent Arena's package
+# where OSWorld's harness gets one, and its name among the kept downloads of a task
+DOWNLOAD: Final = (
+    "https://huggingface.co/datasets/xlangai/ubuntu_osworld_file_cache/resolve/main/chrome"
+    "/44ee5668-ecd5-4366-a6ce-c1c9b8d4e938/history_empty.sqlite?download=true"
+)
+KEPT: Final = "history_new.sqlite"
 EPOCH: Final = datetime(1601, 1, 1, tzinfo=UTC)  # the browsers count microseconds from here
 BY_LINK: Final = 0x30000000  # how a visit began: by a link, the first and last page of a chain
 

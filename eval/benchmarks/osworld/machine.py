@@ -14,6 +14,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
+from eval.benchmarks.osworld.history import EMPTY, KEPT
 from eval.benchmarks.osworld.needs import TaskNeed, describe, needs_of
 from eval.benchmarks.osworld.tasks import PublicTask
 
@@ -100,6 +101,12 @@ class Machine:
     sites: bool = False
     package: Path | None = None
 
+    @property
+    def history(self) -> Path | None:
+        """A browser's history without visits, of a clone."""
+        kept = None if self.package is None else self.package / "assets" / EMPTY
+        return kept if kept is not None and kept.is_file() else None
+
     @cached_property
     def evaluators(self) -> PublicEvaluators | None:
         return PublicEvaluators.of_python(self.judge, self.package)
@@ -113,6 +120,8 @@ class Machine:
         if need.kind == "program":
             return self.program(need.name)
         if need.kind == "download":
+            if need.file == KEPT and self.history is not None:
+                return True
             return self.internet or need.name.split(":")[0] in LOOPBACK or self._cached(need, task)
         if need.kind in ("site", "proxy"):
             return self.sites

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
+from eval.benchmarks.osworld.history import DOWNLOAD, KEPT, PLACES
 from eval.benchmarks.osworld.tasks import INFEASIBLE, Fields, PublicTask, SetupStep
 
 # The last four are of programs that judge (tasks.ProgramCheck): a Python package; something that runs on the agent's
@@ -156,7 +157,9 @@ def _step(step: SetupStep, where: str) -> Iterator[TaskNeed]:
             yield TaskNeed("program", program, where)
     elif step.kind in ACCOUNTS:
         yield TaskNeed("account", str(given.get("platform", "googledrive")), where)
-    elif step.kind in ("chrome_open_tabs", "chrome_close_tabs", "update_browse_history"):
+    elif step.kind in PLACES:
+        yield TaskNeed("download", urlsplit(DOWNLOAD).netloc, where, KEPT)
+    elif step.kind in ("chrome_open_tabs", "chrome_close_tabs"):
         yield TaskNeed("program", "google-chrome", where)
         for url in given.get("urls_to_open") or []:
             yield TaskNeed("site", urlsplit(str(url)).netloc or str(url), where)

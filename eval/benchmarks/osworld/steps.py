@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from eval.benchmarks.osworld.history import EMPTY, PLACES, place_of, write_history
+from eval.benchmarks.osworld.history import DOWNLOAD, KEPT, PLACES, place_of, write_history
 from eval.benchmarks.osworld.machine import LOOPBACK
 from eval.benchmarks.osworld.served import ServedDesktop
 from eval.benchmarks.osworld.tasks import Fields, SetupStep
@@ -54,7 +54,7 @@ class StepPlaces:
     downloads  what was downloaded before, by the names of the public harness (`ID/FILE`); None: nothing
     files      relative paths of `upload_file` begin here
     internet   whether other machines may be asked for downloads
-    history    a browser's history without visits, of a clone; None: there is none
+    history    a browser's history without visits, of a clone; None: it is a download
     """
 
     cache: Path
@@ -191,10 +191,11 @@ class Steps:
         await self._must(UPLOAD, data=form)
 
     async def _history(self, given: Fields) -> None:
-        if self.places.history is None:
-            raise NotRunHere(f"missing dependency: {EMPTY}, a browser's history of a clone (options.judge.path)")
+        empty = self.places.history or self.places.cache / KEPT
+        if not empty.exists():
+            await self._fetch(DOWNLOAD, KEPT, empty)
         local = self.places.cache / f"{given['step']}.sqlite"
-        await asyncio.to_thread(write_history, self.places.history, local, given["history"], datetime.now(UTC))
+        await asyncio.to_thread(write_history, empty, local, given["history"], datetime.now(UTC))
         told = json.loads(await self._must("/setup/execute", json={"command": place_of(given["step"]), "shell": False}))
         await self._upload(local, str(told["output"]).strip())
 

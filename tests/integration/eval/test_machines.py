@@ -406,7 +406,7 @@ def test_the_steps_that_windows_agent_arena_adds_go_to_the_guests_server(tmp_pat
     clone = make_clone(tmp_path / "clone")
     guest = Guest()
     options = {"folder": str(folder), "judge": {"path": str(clone)}}
-    with pytest.raises(InfraError, match=r"step 4 of 4, .*: missing dependency: history_empty\.sqlite"):
+    with pytest.raises(InfraError, match=r"missing dependency: 1 download \(huggingface\.co\)"):
         asyncio.run(set_up(options, Guest()))
     kept = clone / CLIENT / "desktop_env/assets/history_empty.sqlite"
     kept.parent.mkdir()
