@@ -38,6 +38,7 @@ LIVE: Final = re.compile(
 CLIENTS: Final = frozenset({"requests", "urllib", "http", "httpx", "aiohttp", "socket", "websocket", "playwright"})
 COMMANDS: Final = frozenset({"curl", "wget"})
 HERE: Final = ("localhost", "127.0.0.1", "0.0.0.0")
+NAMED: Final = re.compile(r"[\w./~]*[A-Za-z]")  # a program has such a name; what is left of a line may have another
 # programs that start the one that follows
 STARTERS: Final = re.compile(r"(?<![\w./-])(?:nohup|setsid|exec|nice|timeout(?:[ \t]+-\S+)*[ \t]+[^\s-]\S*)[ \t]+")
 Needs = Iterator[tuple[str, str]]
@@ -62,7 +63,7 @@ def programs(text: str) -> Sequence[str]:
         outer, inner = _substituted(pending.pop())
         found += first_words(STARTERS.sub("", outer))
         pending += inner
-    return tuple(name for name in dict.fromkeys(found) if name not in own)
+    return tuple(name for name in dict.fromkeys(found) if name not in own and NAMED.match(name))
 
 
 def _substituted(text: str) -> tuple[str, list[str]]:

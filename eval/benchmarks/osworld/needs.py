@@ -56,7 +56,24 @@ OPENS: Final = {
 BUILTINS: Final = frozenset(
     (
         *("cd", "echo", "export", "history", "set", "unset", "source", ".", "alias", "exit", "return", "read", "test"),
-        *("[", "[[", "true", "false", "if", "then", "else", "fi", "for", "do", "done", "while", "case", "esac", "exec"),
+        *(
+            "[",
+            "[[",
+            "true",
+            "false",
+            "if",
+            "then",
+            "else",
+            "elif",
+            "fi",
+            "for",
+            "do",
+            "done",
+            "while",
+            "case",
+            "esac",
+            "exec",
+        ),
         *(
             "eval",
             "printf",
@@ -241,7 +258,7 @@ def _first_words_of_line(line: str) -> tuple[Sequence[str], bool]:
                 found.append(word)
                 first = False
             elif first:
-                first = word in ("then", "do", "else", "!", "{", "if", "while")
+                first = word in ("then", "do", "else", "elif", "!", "{", "if", "while")
     except ValueError:
         return found, False
     return found, True

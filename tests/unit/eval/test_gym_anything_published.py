@@ -51,6 +51,7 @@ def repository(tmp_path: Path) -> Path:
     data = json.loads((folder / "env.json").read_text())
     data["mounts"] = [
         {"source": f"{PLACE}/scripts", "target": "/workspace/scripts"},
+        {"source": f"{PLACE}/utils", "target": "/workspace/utils"},  # which every verifier has, mounted or not
         {"source": "benchmarks/own/common", "target": "/workspace/common"},
     ]
     (folder / "env.json").write_text(json.dumps(data))
@@ -105,6 +106,11 @@ def test_what_a_hook_hands_over_to_counts_with_it_and_is_no_program(tmp_path: Pa
     needs = needed(folder, tmp_path / "out")
     assert {("rights", "root"), ("package", "numpy"), ("program", "dirname")} <= needs
     assert not [name for kind, name in needs if kind == "program" and ("open.sh" in name or " " in name)]
+
+
+def test_what_is_left_of_a_line_is_no_program() -> None:
+    text = "if one; then\n  two\nelif three; then\n  four\nfi\n2>&1\n-name x\n] && six\n"
+    assert script.programs(text) == ("one", "two", "three", "four", "six")
 
 
 @pytest.mark.parametrize(
