@@ -4,11 +4,13 @@ Read in its documentation and its corpus CUA-World, of August 2026. There the fo
 while the agent works, the tasks' verifiers with them. Here they are put there for the set-up and taken away again. The
 export (`hooks.post_task`) and the verifier run apart, on a copy of the files that the agent left: what they ask of
 running programs is not there, and such a task is told as one that cannot be scored. A verifier or an export that raises
-is a score of 0 there, and none here.
+is a score of 0 there, and none here. There a verifier runs in the repository and finds files by their path from its
+own; here it runs in a copy of its environment and mounts at the same paths.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +45,7 @@ ASKED: Final = {
 }
 ROOTS: Final = ("benchmarks", "examples")  # folders of its repository that a mount may name
 NOT_LINUX: Final = ("android", "windows", "macos")
+HOOKED: Final = re.compile(rf"{WORKSPACE}/[\w./+-]+")
 HIDDEN: Final = ("task.json", "verifier.py", "vlm_checklist.json", "validated_pi.json")
 
 
@@ -54,17 +57,27 @@ def places(source: Path) -> Iterator[Path]:
         return
     environments = [source] if (source / "env.json").is_file() else sorted(source.glob("*/"))
     for environment in environments:
-        yield from (each for each in sorted((environment / "tasks").glob("*/")) if not each.name.startswith("."))
+        folders = sorted((environment / "tasks").glob("*/"))
+        yield from (each for each in folders if (each / "task.json").exists())
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """What an environment mounts. files: path below /workspace -> content; hooks: those of all its tasks."""
+    """What an environment mounts.
+
+    files   path below /workspace -> content
+    hooks   those of all its tasks
+    system  that of its machine where it is no Linux, else empty
+    path    in its repository
+    places  path in its repository -> path below /workspace, of what is mounted
+    """
 
     name: str
     files: dict[str, bytes]
     hooks: dict[str, str]
     system: str
+    path: str
+    places: dict[str, str]
 
 
 def task(folder: Path) -> ImportedTask:
@@ -78,21 +91,29 @@ def task(folder: Path) -> ImportedTask:
         raise BenchError(f"{where}: init.reward_type: {kind!r}; allowed: {', '.join(SCORES)}")
     verifier, function = _verifier(data, where)
     inside = f"tasks/{folder.name}"
-    mine = {f"{inside}/{name}": content for name, content in below(folder, f"{environment.name}/{folder.name}").items()}
+    found = below(folder, f"{environment.name}/{folder.name}", folder.parent)
+    mine = {f"{inside}/{name}": content for name, content in found.items()}
     own = {**environment.files, **mine}
     if f"{inside}/{verifier}" not in own:
         raise BenchError(f"{where}: success.spec.program: no file {verifier}; allowed: a file of the task's folder")
     before = [environment.hooks.get("post_start"), hooks.get("pre_task"), start.get("init_script")]
+    last = hooks.get("post_task")
+    if environment.system:  # its hooks are commands of that machine
+        before, last = [], None
     setups = [_hook(each, own, where) for each in before if each]
-    after = _hook(hooks["post_task"], own, where) if hooks.get("post_task") else None
+    after = _hook(last, own, where) if last else None
     shown = {name: data for name, data in mine.items() if setups and PurePosixPath(name).name not in HIDDEN}
     shown.pop(after or "", None)
     files = {f"setup/{name}": content for name, content in shown.items()}
     files |= {f"check/{name}": content for name, content in mine.items()}
     files["check/verify_program.py"] = RUNNER.read_bytes()
+    layout = {"environment": environment.path, "mounts": environment.places}
+    files["check/places.json"] = json.dumps(layout, indent=1).encode()
     mounted = environment.files if setups else ()
     steps = [upload(f"{environment.name}/{SHARED}/{name}", f"{WORKSPACE}/{name}") for name in mounted]
     steps += [upload(f"{environment.name}/{folder.name}/setup/{name}", f"{WORKSPACE}/{name}") for name in shown]
+    if setups:  # they may start each other by their names
+        steps.append(run("find", WORKSPACE, "-name", "*.sh", "-exec", "chmod", "+x", "{}", "+"))
     steps += [run("bash", f"{WORKSPACE}/{hook}") for hook in setups]
     steps.append(run("find", WORKSPACE, "-mindepth", "1", "-delete"))
     texts = {name: content.decode("utf-8", "replace") for name, content in own.items() if name.endswith((".py", ".sh"))}
@@ -101,12 +122,20 @@ def task(folder: Path) -> ImportedTask:
     def whole(hook: str) -> str:
         return script.with_sourced(texts.get(hook, ""), seen)
 
-    needs = [need for hook in setups for need in script.of_setup(whole(hook), "sh")]
-    if any(name in environment.system for name in NOT_LINUX):
+    needs: list[tuple[str, str]] = []
+    for text in map(whole, setups):
+        needs += script.of_setup(text, "sh", seen)
+        needs += [need for program in script.python_of(text, seen) for need in script.of_setup(program, "py")]
+        if script.goes_on(text, WORKSPACE):
+            needs.append(("harness", f"a program in {WORKSPACE} that goes on while the agent works"))
+    if environment.system:
         needs.append(("harness", f"a machine of {environment.system}"))
-    judging = [*script.of_check(whole(after), "sh")] if after else []
+    judging: list[tuple[str, str]] = []
+    if after:
+        judging += script.of_check(whole(after), "sh", seen)
+        judging += [need for program in script.python_of(whole(after), seen) for need in script.of_check(program, "py")]
     judging += _of_verifier(texts[f"{inside}/{verifier}"], texts, f"{environment.name}/{folder.name}/{verifier}")
-    order = [f"{inside}/{verifier}", function, after or "-", f"{inside}/task.json"]
+    order = [f"{inside}/{verifier}", function, after or "-", f"{inside}/task.json", "places.json"]
     program = {"command": ["python3", "verify_program.py", *order], "at": WORKSPACE, "copies": [HOMES, "/tmp"]}
     spoken = data.get("natural_language")
     asked = spoken.get("prompt") if isinstance(spoken, dict) else spoken
@@ -130,19 +159,25 @@ def _environment(folder: Path) -> Mounted:
     where = f"{folder.name}/env.json"
     data = read_object(folder / "env.json", where)
     files: dict[str, bytes] = {}
+    own, places = folder.name, {}
     if (utils := folder / "utils").is_dir():  # on the path of each verifier, mounted or not
         files |= {f"utils/{path}": content for path, content in below(utils, f"{folder.name}/utils").items()}
     for number, mount in enumerate(list_of(data.get("mounts") or [], f"{where}: mounts")):
         source, target = (text_of(mount, name, f"{where}: mounts[{number}]") for name in ("source", "target"))
+        parts = PurePosixPath(source).parts
+        if folder.name in parts:
+            own = PurePosixPath(*parts[: parts.index(folder.name) + 1]).as_posix()
         inside = PurePosixPath(target)
         if not inside.is_relative_to(WORKSPACE) or inside == PurePosixPath(f"{WORKSPACE}/tasks"):
             continue  # of the tasks each brings its own
         if (place := _place(folder, source)) is not None:
             name = inside.relative_to(WORKSPACE).as_posix()
+            places[PurePosixPath(source).as_posix()] = name
             files |= {f"{name}/{path}": content for path, content in below(place, f"{folder.name}/{name}").items()}
     hooks = {name: each for name, each in object_of(data, "hooks", where).items() if isinstance(each, str)}
-    system = f"{data.get('os_type') or ''} {data.get('base') or ''} {data.get('runner') or ''}".lower().strip()
-    return Mounted(folder.name, files, hooks, system)
+    told = f"{data.get('os_type')} {data.get('base')} {data.get('runner')}".lower()
+    system = next((name for name in NOT_LINUX if name in told), "")
+    return Mounted(folder.name, files, hooks, system, own, places)
 
 
 def _place(folder: Path, source: str) -> Path | None:
@@ -163,8 +198,8 @@ def _place(folder: Path, source: str) -> Path | None:
 
 def _verifier(data: dict[str, Any], where: str) -> tuple[str, str]:
     success = object_of(data, "success", where)
-    if success.get("mode") not in MODES:
-        raise BenchError(f"{where}: success.mode: {success.get('mode')!r}; allowed: {', '.join(MODES)}")
+    if (mode := success.get("mode", "program")) not in MODES:
+        raise BenchError(f"{where}: success.mode: {mode!r}; allowed: {', '.join(MODES)}")
     program = object_of(success, "spec", f"{where}: success").get("program")
     found = PROGRAM.fullmatch(program) if isinstance(program, str) else None
     if found is None:
@@ -173,16 +208,18 @@ def _verifier(data: dict[str, Any], where: str) -> tuple[str, str]:
 
 
 def _hook(path: Any, files: dict[str, bytes], where: str) -> str:
-    """A hook's path below /workspace."""
-    inside = PurePosixPath((str(path).split() or [""])[0])
-    name = inside.relative_to(WORKSPACE).as_posix() if inside.is_relative_to(WORKSPACE) else str(path)
-    if name not in files:
-        raise BenchError(f"{where}: hooks: {path!r}: no such file; allowed: a file of the mounts and of the task")
-    return name
+    """The script of a hook, which is its path or a line that starts it: its path below /workspace."""
+    for match in HOOKED.finditer(str(path)):
+        if (name := match[0].removeprefix(f"{WORKSPACE}/")) in files:
+            return name
+    raise BenchError(f"{where}: hooks: {path!r}: no such file; allowed: a file of the mounts and of the task")
 
 
 def _of_verifier(text: str, texts: dict[str, str], where: str) -> Iterator[tuple[str, str]]:
-    modules = {PurePosixPath(name).stem: each for name, each in texts.items() if name.endswith(".py")}
+    modules: dict[str, str] = {}
+    for name, each in texts.items():
+        if name.endswith(".py"):  # of two with one name it cannot be told which is meant
+            modules[PurePosixPath(name).stem] = f"{modules.get(PurePosixPath(name).stem, '')}\n{each}"
     try:
         reached = script.with_called(text, modules)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

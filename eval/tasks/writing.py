@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ class ImportedTask:
 
     def body(self, source: str, where: str) -> bytes:
         """The task file. Raises BenchError for a text that no file can hold."""
-        digests = {path: hashlib.sha256(data).hexdigest() for path, data in self.placed.items()}
+        digests = {path: _digest(data) for path, data in self.placed.items()}
         sides = {"setup": self.before, "check": self.judging}
         told = dict.fromkeys((kind, name, side) for side, needs in sides.items() for kind, name in needs)
         data = {
@@ -86,6 +87,11 @@ class ImportedTask:
             return f"{json.dumps(data, indent=1, ensure_ascii=False)}\n".encode()
         except UnicodeEncodeError:
             raise BenchError(f"{where}: holds one half of a surrogate pair, which no file can hold") from None
+
+
+@lru_cache(maxsize=4096)  # many tasks share an environment's files
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def write(task: ImportedTask, source: str, out: Path) -> Path:
@@ -113,18 +119,21 @@ def run(*command: str, shell: bool = False) -> Step:
     return {"type": "execute", "parameters": {**given, "must_succeed": True}}
 
 
-def below(folder: Path, where: str) -> dict[str, bytes]:
-    """The plain files below a folder, by their path from there; {} where there is none. Raises BenchError for a link,
-    which may lead out of the bundle, and for a file of more than FILE_LIMIT bytes."""
+def below(folder: Path, where: str, inside: Path | None = None) -> dict[str, bytes]:
+    """The plain files below a folder, by their path from there; {} where there is none. Raises BenchError for a link
+    that does not lead to a plain file below `inside`, and for a file of more than FILE_LIMIT bytes."""
     if folder.is_symlink():
         raise BenchError(f"{where}: is a link; allowed: a folder")
     found = {}
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
         name = path.relative_to(folder).as_posix()
+        real = path
         if path.is_symlink():
-            raise BenchError(f"{where}/{name}: is a link; allowed: plain files")
-        if path.is_file():
-            found[name] = read(path, f"{where}/{name}")
+            real = path.resolve()
+            if inside is None or not real.is_file() or not real.is_relative_to(inside.resolve()):
+                raise BenchError(f"{where}/{name}: is a link; allowed: plain files")
+        if real.is_file():
+            found[name] = read(real, f"{where}/{name}")
     return found
 
 

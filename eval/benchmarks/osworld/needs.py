@@ -7,6 +7,7 @@ import shlex
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
@@ -56,7 +57,24 @@ OPENS: Final = {
 BUILTINS: Final = frozenset(
     (
         *("cd", "echo", "export", "history", "set", "unset", "source", ".", "alias", "exit", "return", "read", "test"),
-        *("[", "[[", "true", "false", "if", "then", "else", "fi", "for", "do", "done", "while", "case", "esac", "exec"),
+        *(
+            "[",
+            "[[",
+            "true",
+            "false",
+            "if",
+            "then",
+            "else",
+            "elif",
+            "fi",
+            "for",
+            "do",
+            "done",
+            "while",
+            "case",
+            "esac",
+            "exec",
+        ),
         *(
             "eval",
             "printf",
@@ -219,24 +237,35 @@ def first_words(script: str) -> list[str]:
     """
     found: list[str] = []
     for line in script.splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-        lexer.commenters = ""
-        lexer.wordchars += ":,@%+"
-        first = True
-        try:
-            for word in lexer:
-                if set(word) <= set("();<>|&"):
-                    first = first or not set(word) & set("<>")
-                elif first and ASSIGNED.match(word):
-                    continue
-                elif first and word not in BUILTINS and "$" not in word:
-                    found.append(word)
-                    first = False
-                elif first:
-                    first = word in ("then", "do", "else", "!", "{", "if", "while")
-        except ValueError:
+        words, understood = _first_words_of_line(line)
+        found += words
+        if not understood:
             break
     return found
+
+
+@lru_cache(maxsize=1 << 15)  # the scripts of a set have many lines in common, and reading one is slow
+def _first_words_of_line(line: str) -> tuple[Sequence[str], bool]:
+    """The words, and whether the line was understood to its end."""
+    found: list[str] = []
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    lexer.wordchars += ":,@%+"
+    first = True
+    try:
+        for word in lexer:
+            if set(word) <= set("();<>|&"):
+                first = first or not set(word) & set("<>")
+            elif first and ASSIGNED.match(word):
+                continue
+            elif first and word not in BUILTINS and "$" not in word:
+                found.append(word)
+                first = False
+            elif first:
+                first = word in ("then", "do", "else", "elif", "!", "{", "if", "while")
+    except ValueError:
+        return found, False
+    return found, True
 
 
 def describe(needs: Sequence[TaskNeed]) -> str:

@@ -266,7 +266,7 @@ def test_texts_of_osworld_2_that_are_put_together_from_constants_are_read(tmp_pa
 
 def test_a_script_that_is_read_by_another_one_counts_with_it() -> None:
     files = {"/workspace/a.sh": ". /workspace/b.sh\nrun() {\n  deep\n}", "/workspace/b.sh": "deep() {\n  sudo x\n}"}
-    assert script.programs(script.with_sourced("source '/workspace/a.sh'\nrun", files)) == ["sudo"]
+    assert script.programs(script.with_sourced("source '/workspace/a.sh'\nrun", files)) == ("sudo",)
 
 
 # What a check says
