@@ -122,7 +122,7 @@ check: dev ## lint, format, types, import contracts, documents, generated files
 	$(BIN)/mypy
 	$(BIN)/mypy tools/golden.py tools/reference
 	cd images/waa-vm && MYPYPATH=../..:.. ../../$(BIN)/mypy --config-file ../../pyproject.toml -p guest
-	cd images/vllm-serve && MYPYPATH=../..:.. ../../$(BIN)/mypy --config-file ../../pyproject.toml entry.py serve.py serve_config.py smoke.py
+	cd images/vllm-serve && MYPYPATH=../..:.. ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache entry.py serve.py serve_config.py smoke.py
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_docs.py
 	$(BIN)/python -m tools.golden --check

@@ -10,7 +10,7 @@ from eval.actions.dialects.anthropic import Anthropic
 from eval.agents.base import Decision
 from eval.agents.computer import Computer, EpisodeOver, no_mouse
 from eval.agents.driver import Driver
-from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
+from eval.agents.wire import Prices, ServerFailed, failure, http_client, key, package, plain
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError
 from eval.desktops.tools import Tool
@@ -66,7 +66,7 @@ class ClaudeAgent:
 
     async def run(self, computer: Computer) -> None:
         driver = Driver(computer, Anthropic(version="20260801"), self.longest, lenient=self.lenient)
-        async with self.sdk.AsyncAnthropic(**self.settings) as client:
+        async with self.sdk.AsyncAnthropic(http_client=http_client(self.sdk), **self.settings) as client:
             content = [
                 {"type": "text", "text": computer.task.instruction},
                 {

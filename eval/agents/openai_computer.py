@@ -10,7 +10,7 @@ from eval.actions.dialects.openai import OpenAi
 from eval.agents.base import Decision
 from eval.agents.computer import Computer, EpisodeOver
 from eval.agents.driver import Driver
-from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain
+from eval.agents.wire import Prices, ServerFailed, failure, http_client, key, package, plain
 from eval.config import ConfigError
 from eval.desktop import ActionRefused, InfraError
 from eval.desktops.tools import Tool
@@ -61,7 +61,7 @@ class OpenAiComputerAgent:
 
     async def run(self, computer: Computer) -> None:
         driver = Driver(computer, OpenAi(batch=not self.preview), lenient=self.lenient)
-        async with self.sdk.AsyncOpenAI(**self.settings) as client:
+        async with self.sdk.AsyncOpenAI(http_client=http_client(self.sdk), **self.settings) as client:
             loop = self.loops.AsyncComputerToolset(_Members(driver, batch=not self.preview))
             recorder = _Recorder(client, self, driver)
             params = self._params(driver)

@@ -17,7 +17,7 @@ from typing import Any
 from eval.actions.geometry import FAMILIES, Cells, Family, FrameName, smart_resize
 from eval.agents.base import Decision, History, decide
 from eval.agents.computer import Computer
-from eval.agents.wire import Prices, ServerFailed, failure, key, package, plain, png
+from eval.agents.wire import Prices, ServerFailed, failure, http_client, key, package, plain, png
 from eval.desktop import ActionRefused, Observation
 from eval.desktops.tools import Tool
 from eval.episodes import TokenUsage, ToolCall
@@ -106,7 +106,7 @@ class ServedAgent:
 
     def _client(self) -> Any:
         # the SDK waits as the server's Retry-After says
-        return self.sdk.AsyncOpenAI(max_retries=self.retries, **self.settings)
+        return self.sdk.AsyncOpenAI(max_retries=self.retries, http_client=http_client(self.sdk), **self.settings)
 
     def _builder(self, observation: Observation) -> PromptBuilder:
         width, height = observation.image.size

@@ -9,6 +9,7 @@ import base64
 import importlib
 import io
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -19,6 +20,8 @@ from eval.episodes import TokenUsage
 from eval.episodes.pictures import as_shown
 
 if TYPE_CHECKING:
+    import ssl
+
     from PIL import Image
 
 Price = Annotated[float, msgspec.Meta(ge=0)]
@@ -63,6 +66,20 @@ def package(name: str, agent: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise ConfigError(f"agent {agent}: the package {name} is not installed: pip install {name}") from None
+
+
+def http_client(sdk: Any) -> Any:
+    """The SDK's own HTTP client, for one client of the SDK, which closes it. The certificates of authorities are read
+    once in a process: that takes 30 ms of CPU, and there are agents that open a client for each answer."""
+    named = (os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+    return sdk.DefaultAsyncHttpxClient(verify=_authorities(*named))
+
+
+@cache
+def _authorities(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """What the SDKs' HTTP client trusts while these two variables of the environment have these values."""
+    context: ssl.SSLContext = importlib.import_module("httpx2").create_ssl_context()
+    return context
 
 
 def key(variable: str | None, agent: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from eval.actions.geometry import FAMILIES, Box, smart_resize
-from eval.agents.wire import CONFIGURED, ServerFailed, failure, key, package, png
+from eval.agents.wire import CONFIGURED, ServerFailed, failure, http_client, key, package, png
 from eval.config import Config, ConfigError
 from eval.desktop import Observation
 from eval.grounders.base import GRID, REQUEST, Grounder, TreeGrounder, boxes
@@ -185,7 +185,10 @@ class ServedGrounder:
     async def _asked(self, content: list[dict[str, Any]]) -> str:
         """The answer's text; "" where the model gave none, or refused."""
         try:
-            async with asyncio.timeout(self.timeout), self.sdk.AsyncOpenAI(**self.settings) as client:
+            async with (
+                asyncio.timeout(self.timeout),
+                self.sdk.AsyncOpenAI(http_client=http_client(self.sdk), **self.settings) as client,
+            ):
                 completion = await client.chat.completions.create(
                     model=self.model,
                     messages=[{"role": "user", "content": content}],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from eval.actions import Action, ActionType
-from eval.agents.wire import ServerFailed, failure, key, package, png
+from eval.agents.wire import ServerFailed, failure, http_client, key, package, png
 from eval.config import Config, ConfigError
 from eval.config.roles import base_url
 from eval.desktop import Score
@@ -95,7 +95,7 @@ class VlmJudge:
         pictures = await asyncio.to_thread(lambda: [png(each) for each in screens[-self.config.screens :]])
         said = next((each.text for each in reversed(done) if each.type is ActionType.DONE), None)
         contents = [self._content(goal, pictures, said, question) for question in questions]
-        async with self.sdk.AsyncOpenAI(**self.settings) as client:
+        async with self.sdk.AsyncOpenAI(http_client=http_client(self.sdk), **self.settings) as client:
             votes = await asyncio.gather(
                 *(self._vote(client, content) for content in contents for _ in range(self.config.votes))
             )

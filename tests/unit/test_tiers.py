@@ -38,6 +38,7 @@ def test_ci_looks_where_its_tests_are() -> None:
     for path in ("tests/images", "tests/integration/rl/test_ppo.py", "tests/integration/runtime/test_ends.py"):
         assert path in paths
     assert "tests/integration/backend" in paths  # its conftest marks them
+    assert tuple(paths[: len(tiers.FIRST)]) == tiers.FIRST
 
 
 def test_the_phases_of_a_tier_share_its_marks() -> None:

@@ -30,6 +30,7 @@ NAMED: Final = 5  # differences that a message names, at most
 _PACKED: Final = str(PACKED)
 _SITES: Final = ("site-packages", "dist-packages")
 _ANSWERS_KEPT: Final = 20  # of each kind, in the cache
+_answers: dict[tuple[Path, str], list[str]] = {}  # of this process: what a dry run does not keep is asked for twice
 
 
 class LocalEnvironment(NamedTuple):
@@ -264,7 +265,9 @@ def _remembered(
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         rows = {}
     if key not in rows:
-        rows = {**dict(list(rows.items())[-_ANSWERS_KEPT:]), key: sorted(names())}
+        if (path, key) not in _answers:
+            _answers[path, key] = sorted(names())
+        rows = {**dict(list(rows.items())[-_ANSWERS_KEPT:]), key: _answers[path, key]}
         if remember:
             files.keep(path, msgspec.json.encode(rows))
     return rows[key]

@@ -6,6 +6,8 @@ import asyncio
 import base64
 import io
 import json
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from eval.actions import Action, ActionType
 from eval.actions.geometry import FAMILIES, Cells, smart_resize
 from eval.agents.base import Agent, History
 from eval.agents.config import AgentConfig, make_agent
-from eval.agents.wire import Prices
+from eval.agents.wire import Prices, http_client
 from eval.config import ConfigError, convert
 from eval.desktop import Observation, Task
 from eval.environments.registry import environment
@@ -356,6 +358,30 @@ def test_an_answer_waits_for_no_other_episode(tmp_path: Path) -> None:
     with serving(answer) as server:
         results = play(server, builder, tmp_path, [quick, slow], timeout=5.0, retries=1)
     assert [result.record.success for result in results] == [True, True]
+
+
+def test_certificates_are_read_once_for_each_file_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import anthropic
+    import certifi
+    import httpx2
+    import openai
+
+    read: list[str | None] = []
+    make = httpx2.create_ssl_context
+
+    def noted() -> Any:
+        read.append(os.environ.get("SSL_CERT_FILE"))
+        return make()
+
+    monkeypatch.setattr(httpx2, "create_ssl_context", noted)
+    for name in ("first", "second", "first"):
+        shutil.copy(certifi.where(), tmp_path / name)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / name))
+        for sdk in (openai, anthropic):
+            assert isinstance(http_client(sdk), httpx2.AsyncClient)
+    assert read == [str(tmp_path / name) for name in ("first", "second")]
 
 
 def test_cost_counts_cached_tokens_at_their_own_price() -> None:

@@ -1,4 +1,4 @@
-"""The monitor in Debian's Chromium: every page at three widths, live, by keyboard, over a restart, in twenty tabs."""
+"""The monitor in Debian's Chromium: every page at three widths, live, by keyboard, over a restart, in eight tabs."""
 
 from __future__ import annotations
 
@@ -334,11 +334,11 @@ def test_killed_and_started_again_under_an_open_page(browser: Browser, tmp_path:
         again.stop()
 
 
-def test_twenty_tabs_share_one_stream(browser: Browser, apart: tuple[Monitor, Store]) -> None:
+def test_eight_tabs_share_one_stream(browser: Browser, apart: tuple[Monitor, Store]) -> None:
     """HTTP/1.1 allows a browser six connections: with a stream for each page, the seventh would never load."""
     monitor, store = apart
     visitor = Visitor(browser, monitor)
-    tabs = [visitor.page, *(visitor.tab() for _ in range(19))]
+    tabs = [visitor.page, *(visitor.tab() for _ in range(7))]
     for tab in tabs[1:]:
         tab.goto(f"{monitor.base}/", wait_until="domcontentloaded")
     for tab in tabs:

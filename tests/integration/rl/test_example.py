@@ -1,14 +1,17 @@
-"""examples/rl-login, rl-desktop and rl-gymnasium as a user runs them, with few episodes and steps: real processes."""
+"""examples/rl-login, rl-desktop and rl-gymnasium with few episodes and steps: at night as a user runs them, in real
+processes; in CI the programs of one of them, one after the other in this process."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from launcher.api import load
 from tests.support.desktops import need_desktops
 from tests.support.verbs import launcher
 
@@ -68,7 +71,36 @@ def test_the_same_on_real_desktops(tmp_path: Path) -> None:
     assert told == dict.fromkeys(("start", "commonest", "nearest", "trained"), "10")
 
 
+@pytest.mark.nightly
 @pytest.mark.ml
 @pytest.mark.timeout(1200)
 def test_the_same_on_an_environment_of_gymnasium(tmp_path: Path) -> None:
     assert asked(ran(tmp_path, "rl-gymnasium", "rlg", LAKE)) == {"start": "10", "trained": "10"}
+
+
+MAINS = {"eval.run": "eval.run", "training.tiny": "training.tiny"} | {
+    package: f"{package}.train" for package in ("training.sft", "training.rl")
+}
+
+
+@pytest.mark.ml
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_each_program_of_the_example_of_gymnasium_takes_what_the_one_before_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the configurations and inputs of the file."""
+    monkeypatch.syspath_prepend(str(EXAMPLES / "rl-gymnasium"))
+    options = [f"rlg-{name}={value}" for name, value in LAKE.items()]
+    for job in load(EXAMPLES / "rl-gymnasium", overrides=options, cwd=tmp_path).group.runs:
+        text = json.dumps(job.config)
+        for name, source in job.inputs.items():
+            text = text.replace(f"$SLIPWAY_INPUTS/{name}", str(tmp_path / str(source.job) / str(source.output)))
+        assert "$" not in text
+        (tmp_path / "config.json").write_text(text)
+        monkeypatch.setenv("SLIPWAY_OUTPUTS", str(tmp_path / job.name))
+        python, option, module, *words = job.roles["main"].command
+        assert (python, option, words) == ("python", "-m", ["--config", "$SLIPWAY_CONFIG"])
+        assert import_module(MAINS[module]).main(["--config", str(tmp_path / "config.json")]) == 0, job.name
+    for name, agent in (("rlg-before", "start"), ("rlg-after", "trained")):
+        lines = (tmp_path / name / "results" / "tasks.jsonl").read_text().splitlines()
+        assert [json.loads(line)["agent"] for line in lines] == 10 * [agent]

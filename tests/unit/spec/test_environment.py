@@ -141,6 +141,15 @@ def test_what_was_copied_beside_the_distributions_counts_by_content(site: Path) 
     assert local_environment(["mine", "sitecustomize"]).digest == before.digest
 
 
+def test_what_a_dry_run_worked_out_is_kept_by_the_submit_after_it(site: Path, tmp_path: Path) -> None:
+    add(site, "flat", "1.0")
+    kept = tmp_path / "cache" / "slipway" / "environment"
+    before = local_environment()
+    assert not list(kept.glob("*.json"))
+    assert local_environment(remember=True) == before
+    assert {"copied.json", "tools.json"} <= {path.name for path in kept.iterdir()}
+
+
 def test_a_linked_package_is_read_once_and_linked_data_is_not(site: Path, tmp_path: Path) -> None:
     write(tmp_path, "far/one/__init__.py", "X = 1\n")
     write(tmp_path, "data/tool.py", "X = 1\n")
