@@ -71,14 +71,16 @@ def package(name: str, agent: str) -> Any:
 def http_client(sdk: Any) -> Any:
     """The SDK's own HTTP client, for one client of the SDK, which closes it. The certificates of authorities are read
     once in a process: that takes 30 ms of CPU, and there are agents that open a client for each answer."""
+    kinds = sdk.DefaultAsyncHttpxClient.__mro__
+    library = next(kind.__module__.partition(".")[0] for kind in kinds if kind.__name__ == "AsyncClient")
     named = (os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
-    return sdk.DefaultAsyncHttpxClient(verify=_authorities(*named))
+    return sdk.DefaultAsyncHttpxClient(verify=_authorities(library, *named))
 
 
 @cache
-def _authorities(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """What the SDKs' HTTP client trusts while these two variables of the environment have these values."""
-    context: ssl.SSLContext = importlib.import_module("httpx2").create_ssl_context()
+def _authorities(library: str, file: str | None, folder: str | None) -> ssl.SSLContext:
+    """What an SDK's HTTP library trusts while these two variables of the environment have these values."""
+    context: ssl.SSLContext = importlib.import_module(library).create_ssl_context()
     return context
 
 

@@ -57,24 +57,8 @@ OPENS: Final = {
 BUILTINS: Final = frozenset(
     (
         *("cd", "echo", "export", "history", "set", "unset", "source", ".", "alias", "exit", "return", "read", "test"),
-        *(
-            "[",
-            "[[",
-            "true",
-            "false",
-            "if",
-            "then",
-            "else",
-            "elif",
-            "fi",
-            "for",
-            "do",
-            "done",
-            "while",
-            "case",
-            "esac",
-            "exec",
-        ),
+        *("[", "[[", "true", "false", "if", "then", "else", "fi", "for", "do", "done", "while", "case", "esac", "exec"),
+        "elif",
         *(
             "eval",
             "printf",
