@@ -65,7 +65,9 @@ FOREIGN: Final = {
         ),
         "the layout of transformers and peft",
     ),
-    **dict.fromkeys(("history_empty.sqlite",), "of Windows Agent Arena's clone"),
+    **dict.fromkeys(
+        ("history_empty.sqlite", "history_new.sqlite"), "of Windows Agent Arena's clone, of OSWorld's cache"
+    ),
     **dict.fromkeys(("initial.png", "step_0.png", "runtime.log"), "beside OSWorld's results"),
     **dict.fromkeys((".images.sqlite", ".candidates.jsonl"), "scratch, deleted at the end"),
     **dict.fromkeys(("note.txt", "DONE.txt"), "in the home of a real desktop, gone with it"),
