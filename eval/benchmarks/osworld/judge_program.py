@@ -199,20 +199,25 @@ def cloned_desktop(order: dict[str, Any], watch: FailureWatch) -> Any:
             noted = [*map(watch.noted, getters)] if isinstance(getters, list) else watch.noted(getters)
             self.result_getter = noted
 
-    if order.get("browser_port") is not None:
-        ask_browser_at(f"{urlsplit(order['address']).hostname}:{order['browser_port']}")
     return JudgedDesktop()
 
 
-def ask_browser_at(place: str) -> None:
-    """Has playwright connect to a browser at HOST:PORT wherever the port of Windows Agent Arena's is asked for."""
+def watch_browser(order: dict[str, Any], watch: FailureWatch) -> None:
+    """Has playwright connect to the desktop's browser wherever port 9222 is asked for. Where the desktop has no port
+    for it, that is a failure: getters go on without a browser, and what they find is a 0. A browser that does not
+    answer is none: the agent may have closed it."""
+    if importlib.util.find_spec("playwright") is None:
+        return
     kind: Any = importlib.import_module("playwright.sync_api").BrowserType
-    connect = kind.connect_over_cdp
+    connect, port = kind.connect_over_cdp, order.get("browser_port")
 
     def connected(self: Any, endpoint: str, **options: Any) -> Any:
         asked = urlsplit(endpoint)
+        if port is None:
+            watch.failed("missing dependency: the debugging port of the desktop's browser")
+            raise ConnectionError(f"no browser at {endpoint}")
         if asked.port == BROWSER:
-            endpoint = asked._replace(netloc=place).geturl()
+            endpoint = asked._replace(netloc=f"{asked.hostname}:{port}").geturl()
         return connect(self, endpoint, **options)
 
     kind.connect_over_cdp = connected
@@ -255,6 +260,7 @@ def judged(order: dict[str, Any]) -> dict[str, Any]:
             sys.path.insert(0, clone)
         watch.start()
         known_hosts()
+        watch_browser(order, watch)
         made = desktop(order) if clone is None else cloned_desktop(order, watch)
         score = float(made.evaluate())
         if not 0.0 <= score <= 1.0:

@@ -118,6 +118,13 @@ def test_a_getter_asks_the_browser_wherever_its_port_is(clone: Path) -> None:
         assert judged(clone, tabs, WindowsGuest(), port).score == 1.0
 
 
+def test_a_desktop_without_a_port_for_its_browser_gives_no_score(clone: Path) -> None:
+    """Published getters go on without a browser: no tab is open, which is a 0."""
+    tabs = {"func": "exact_match", "result": {"type": "tabs"}, "expected": rule(["https://news.example/"])}
+    with pytest.raises(SetupFailed, match="missing dependency: the debugging port of the desktop's browser"):
+        judged(clone, tabs, WindowsGuest())
+
+
 def test_a_browser_that_opens_no_port_is_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval.benchmarks.osworld.guest_browser.START_S", 0.1)
 
