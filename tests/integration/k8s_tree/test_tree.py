@@ -31,6 +31,7 @@ from tests.integration.k8s_tree.building import (
     text,
 )
 from tests.support.cases import every_case
+from tests.support.needs import need
 
 # names that an overlay replaces by an image with its digest; the tree can not know it
 NAMED = {"slipway-cpu", "vllm-serve", "oauth2-proxy", "generic-device-plugin", plan.STORE_IMAGE}
@@ -393,6 +394,7 @@ def test_alerts_ask_for_something_that_can_be() -> None:
 
 def test_a_release_can_be_referred_to_by_its_tag(tmp_path: Path) -> None:
     """As the administrators' page says, of a repository anywhere."""
+    need("git")
     repository = tmp_path / "slipway"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(repository)], check=True)
     subprocess.run(["git", "tag", "-f", "v0.1.0"], cwd=repository, check=True, capture_output=True)
