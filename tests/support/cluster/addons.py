@@ -110,8 +110,9 @@ def crds(cluster: Cluster, name: str) -> None:
 
 
 def _established(cluster: Cluster, crd: str) -> bool:
+    """kubectl fails where there are no conditions yet, as well."""
     path = "jsonpath={.status.conditions[?(@.type=='Established')].status}"
-    return cluster.kubectl("get", f"crd/{crd}", "-o", path).strip() == "True"
+    return cluster.kubectl("get", f"crd/{crd}", "-o", path, check=False).strip() == "True"
 
 
 def jobset(cluster: Cluster) -> None:
