@@ -30,7 +30,7 @@ from typing import Any, Final
 from eval.benchmarks.osworld.guest_browser import GuestBrowserPort
 from eval.benchmarks.osworld.judging import PublicJudge, PublicVerdict
 from eval.benchmarks.osworld.machine import JUDGE, package_in
-from eval.benchmarks.osworld.steps import _pages
+from eval.benchmarks.osworld.steps import open_pages
 from eval.benchmarks.osworld.tasks import PublicTask, load
 from eval.desktop import InfraError
 from tests.support.windows_browser import guest_browser
@@ -414,7 +414,7 @@ async def one(task: PublicTask, state: EndState, judge: PublicJudge, made: Path,
             browser = GuestBrowserPort(f"127.0.0.1:{port}")
             for url in state.pages[right]:
                 await browser.ask("Target.createTarget", url=url)
-            first = [page["targetId"] for page in await _pages(browser) if page["url"] == "about:blank"]
+            first = [page["targetId"] for page in await open_pages(browser) if page["url"] == "about:blank"]
             for target in first if state.pages[right] else []:
                 await browser.ask("Target.closeTarget", targetId=target)
             await browser.close()

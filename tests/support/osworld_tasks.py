@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.actions import Action, ActionType
+from tests.support.http_thread import answering
 
 
 def keys(*names: str) -> Action:
@@ -95,14 +95,8 @@ def serving(folder: Path, tasks: Sequence[OwnTask]) -> Iterator[str]:
         for name, make in task.files.items():
             (folder / name).write_bytes(make())
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(server) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def download(name: str, path: str) -> dict[str, Any]:

@@ -9,12 +9,13 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from tests.support.http_thread import answering
 
 
 @contextlib.contextmanager
@@ -66,11 +67,5 @@ def _web(page: str, folder: Path) -> Iterator[int]:
     context.load_cert_chain(name, key)
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.socket = context.wrap_socket(http.socket, server_side=True)
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield http.server_port
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
+    with answering(http) as port:
+        yield port

@@ -10,13 +10,14 @@ import contextlib
 import io
 import json
 import ntpath
-import threading
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs
+
+from tests.support.http_thread import answering
 
 HOME: Final = r"C:\Users\Docker"
 ENVIRON: Final = {"USERPROFILE": HOME, "LOCALAPPDATA": rf"{HOME}\AppData\Local", "APPDATA": rf"{HOME}\AppData\Roaming"}
@@ -190,11 +191,5 @@ class WindowsGuest:
                 """Nothing is printed."""
 
         http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{http.server_port}"
-        finally:
-            http.shutdown()
-            http.server_close()
-            thread.join()
+        with answering(http) as port:
+            yield f"http://127.0.0.1:{port}"

@@ -43,10 +43,18 @@ class GuestBrowserPort(BrowserPort):
         yield port
 
     async def close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
+        await self._leave()
         if self._http is not None:
             await self._http.close()
+
+    async def _leave(self) -> None:
+        """Ends the connection: a session's end alone does not end a web socket."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading
+        if self._socket is not None:
+            await self._socket.close()
 
     async def _send(self, message: Message) -> None:
         async with self._connecting:
@@ -57,6 +65,7 @@ class GuestBrowserPort(BrowserPort):
 
     async def _connect(self) -> None:
         """Raises BrowserGone for a browser that has opened no port after a while."""
+        await self._leave()
         self._http = self._http or aiohttp.ClientSession()
         end = time.monotonic() + START_S
         while True:
@@ -73,8 +82,6 @@ class GuestBrowserPort(BrowserPort):
                 if time.monotonic() > end:
                     raise BrowserGone(f"no browser at {self._at}: {type(error).__name__}") from None
                 await asyncio.sleep(POLL_S)
-        if self._reading is not None:
-            self._reading.cancel()
         self._reading = asyncio.create_task(self._take_all(self._socket))
 
     async def _take_all(self, socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -274,7 +274,7 @@ class Steps:
     async def _open_tabs(self, given: Fields) -> None:
         """Opens each page in a new tab and waits until it is loaded; the tab that the browser began with is closed."""
         browser = self._browser()
-        first = (await _pages(browser))[:1]
+        first = (await open_pages(browser))[:1]
         for url in given["urls_to_open"]:
             target = (await browser.ask("Target.createTarget", url="about:blank"))["targetId"]
             session = (await browser.ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
@@ -290,7 +290,7 @@ class Steps:
         """Closes the first tab of each address."""
         browser = self._browser()
         for url in given["urls_to_close"]:
-            same = [page for page in await _pages(browser) if _same_page(page["url"], str(url))]
+            same = [page for page in await open_pages(browser) if _same_page(page["url"], str(url))]
             for page in same[:1]:
                 await _close(browser, page)
 
@@ -314,7 +314,7 @@ class Steps:
         self.passed_over.append(f"no window {name}")
 
 
-async def _pages(browser: BrowserPort) -> list[Fields]:
+async def open_pages(browser: BrowserPort) -> list[Fields]:
     """The tabs, the newest last; a browser that starts has none yet."""
     end = time.monotonic() + LAUNCH_S
     while True:
@@ -328,7 +328,7 @@ async def _pages(browser: BrowserPort) -> list[Fields]:
 async def _close(browser: BrowserPort, page: Fields) -> None:
     await browser.ask("Target.closeTarget", targetId=page["targetId"])
     end = time.monotonic() + WINDOW_S  # a page may ask whether to leave it
-    while any(other["targetId"] == page["targetId"] for other in await _pages(browser)) and time.monotonic() < end:
+    while any(other["targetId"] == page["targetId"] for other in await open_pages(browser)) and time.monotonic() < end:
         await asyncio.sleep(POLL_S)
 
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from eval.benchmarks.osworld.judging import JudgeFailed, MetricRaised, PublicJudge, PublicVerdict
 from eval.desktop import BrokenByAgent, SetupFailed
 from tests.integration.osworld.playing import JUDGE, need_judge
+from tests.support.http_thread import answering
 from tests.support.needs import marked
 from tests.support.osworld_tasks import printed, rule, vm_file
 
@@ -55,14 +55,8 @@ class _Server(BaseHTTPRequestHandler):
 def server(answers: Mapping[str, Answer | None]) -> Iterator[str]:
     kind = type("Server", (_Server,), {"answers": answers})
     http = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}"
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
+    with answering(http) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def told(kind: str, message: str) -> bytes:
