@@ -39,7 +39,7 @@ MODEL, OTHER = {"model": Output()}, {"other": Output()}
 
 def test_a_runtime_that_was_overtaken_while_it_was_frozen_says_lost(tmp_path: Path) -> None:
     """Its successor on this machine ends its command, which to the runtime, awake again, looks like any other end."""
-    timing = Timing(beat=0.2, stale=3.0, fence=2.0)
+    timing = Timing(beat=0.2, stale=8.0, fence=6.0)
     code = "import os, time; print('up', flush=True); time.sleep(0 if os.environ['SLIPWAY_ATTEMPT'] == '2' else 600)"
     rig = Rig.of(tmp_path, python(code), timing=timing, limits=Limits(grace=1.0, retries=0))
     first = started(rig)

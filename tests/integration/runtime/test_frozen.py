@@ -7,8 +7,10 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from launcher.reasons import Reason
@@ -76,6 +78,15 @@ def living(found: set[procs.Process]) -> set[procs.Process]:
     return {process for process in found if procs.alive(process.pid, process.start, procs.boot_id())}
 
 
+def _at_rest(pid: int) -> bool:
+    """Whether a process waited whenever it was asked for a while: one that is kept from the processor does not."""
+    for _ in range(20):
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def test_a_frozen_runtime_s_command_ends_before_its_successor_s_begins(tmp_path: Path) -> None:
     rig = rig_of(tmp_path)
     first = rig.start()
@@ -120,11 +131,14 @@ def test_a_whole_machine_that_stood_still_ends_the_command_first(tmp_path: Path)
 
 def test_what_a_killed_runtime_s_command_started_ends_at_once_and_the_leash_with_it(tmp_path: Path) -> None:
     rig = rig_of(tmp_path)
+    rig.job = msgspec.structs.replace(rig.job, timing=Timing(beat=0.2, stale=120.0, fence=60.0))
     first = rig.start()
     until(lambda: len(command_of(first.pid)) > 1 and len(lines(rig, 1)) > 20)
     seq = rig.view().attempts[0].beats["main-0"][0].seq
-    until(lambda: rig.view().attempts[0].beats["main-0"][0].seq > seq + 1)  # the leash has seen them all
-    everything = procs.descendants(first.pid)
+    until(lambda: rig.view().attempts[0].beats["main-0"][0].seq > seq + 1)
+    everything, watcher = procs.descendants(first.pid), leash_of(first.pid)
+    first.send_signal(signal.SIGSTOP)  # it tells the leash of no further heartbeat: at rest, that has seen them all
+    until(lambda: _at_rest(watcher))
     first.kill()
     first.wait()
     until(lambda: not living(everything))
