@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from launcher.runtime.process.leash import Leash
 from launcher.runtime.process.signals import Signals
 from launcher.runtime.process.threads import ErrorReporter
 from launcher.runtime.uploads.log_stream import OutputStream
+
+BY_SIGTERM: Final = (-signal.SIGTERM, 128 + signal.SIGTERM)  # the second: as a shell tells it of what it ran
+TO_ALL: Final = 2.0  # seconds in which a machine that shuts down has told all its processes
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -108,9 +112,18 @@ def run_command(
         raise
     pump.join(timeout=5.0)  # only a process stuck in the kernel could still hold the pipe
     safe_tick(seconds)
+    if asked_at is None and child.returncode in BY_SIGTERM:
+        _wait_for_sigterm(signals)
     # SIGTERM may have been sent to every process at once; then the command may have ended before it was forwarded
     terminated = signals.terminated is not None and (asked_at is not None or child.returncode != 0)
     return Outcome(child.returncode, terminated, asked_at is not None and stopped.is_set(), killed, seconds)
+
+
+def _wait_for_sigterm(signals: Signals) -> None:
+    """A machine that shuts down sends SIGTERM to one process after the other: this one's may be the later one."""
+    end = time.monotonic() + TO_ALL
+    while signals.terminated is None and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 def end_everything(child: subprocess.Popen[bytes], asked: set[procs.Process], grace: float, leash: Leash) -> None:

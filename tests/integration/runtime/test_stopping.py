@@ -11,7 +11,7 @@ import pytest
 from launcher.reasons import Reason
 from launcher.runtime.process import procs
 from launcher.spec.model import Input, Limits
-from tests.integration.runtime.rig import SLOW, Rig, no_process_left, python, started, terminate, until
+from tests.integration.runtime.rig import SLOW, Rig, command_of, no_process_left, python, started, terminate, until
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,16 @@ def test_sigterm_to_everybody_at_once_is_no_users_error(tmp_path: Path) -> None:
     for each in procs.descendants(process.pid) | {procs.Process(process.pid, procs.start_time(process.pid) or 0)}:
         procs.send(each, signal.SIGTERM)
     assert process.wait(timeout=60) == 143
+    assert rig.exit().reason is Reason.PREEMPTED
+
+
+def test_sigterm_that_reaches_the_command_first_is_no_users_error(tmp_path: Path) -> None:
+    rig = Rig.of(tmp_path, ("sh", "-c", "echo up; exec sleep 60"))
+    process = started(rig)
+    for each in command_of(process.pid):
+        procs.send(each, signal.SIGTERM)
+    until(lambda: not command_of(process.pid))
+    assert terminate(process) == 143
     assert rig.exit().reason is Reason.PREEMPTED
 
 
