@@ -49,6 +49,8 @@ VIEW: Final = (
     "</config:config-item-map-indexed></config:config-item-set>"
 )
 BOLD: Final = '<style:text-properties fo:font-weight="bold"/>'
+ITALIC: Final = '<style:text-properties fo:font-style="italic"/>'
+MARKS: Final = {"bold": BOLD, "italic": ITALIC}
 
 
 def document(kind: str, body: str, styles: str = "", named: str = "", settings_xml: str = "") -> bytes:
@@ -129,36 +131,50 @@ def paragraph(content: str, style_name: str = "") -> str:
     return f"<text:p{told}>{content}</text:p>"
 
 
-def sum_sheet(task: calc.SheetTask, formula: str, **more: str) -> bytes:
+def sum_sheet(task: calc.SumFormula, formula: str, **more: str) -> bytes:
     grid = cells(task.rows)
-    set_cell(grid, "B8", cell(float(sum(task.amounts)), formula=formula))
+    set_cell(grid, task.cell, cell(float(sum(task.numbers)), formula=formula))
     return book(table(grid), **more)
 
 
-def cost_sheet(task: calc.SheetTask, formulas: Sequence[str | None]) -> bytes:
+def cost_sheet(task: calc.NewColumn, formulas: Sequence[str | None]) -> bytes:
     grid = cells(task.rows)
-    set_cell(grid, "D1", cell("cost"))
+    set_cell(grid, f"{task.column}1", cell(task.heading))
     for row, formula in enumerate(formulas, 2):
         value = float(task.amounts[row - 2] * task.prices[row - 2])
-        set_cell(grid, f"D{row}", cell(value, formula=formula) if formula else cell(value))
+        set_cell(grid, f"{task.column}{row}", cell(value, formula=formula) if formula else cell(value))
     return book(table(grid))
+
+
+def marked_sheet(task: calc_looks.BoldCells, styles: str, named: str = "", used: str = "ce1", also: str = "") -> bytes:
+    """The cells of the task, and `also` another, have the style `used`."""
+    grid = cells(task.rows)
+    for name in (*task.cells, *([also] if also else [])):
+        value = task.rows[int(name[1]) - 1]["ABC".index(name[0])]
+        set_cell(grid, name, cell(value, style_name=used))
+    return book(table(grid), styles=styles, named=named)
+
+
+def frozen_sheet(task: calc.SheetTask, rows: int, columns: int) -> bytes:
+    item = '<config:config-item config:name="{}" config:type="{}">{}</config:config-item>'
+    told = ""
+    for way, after, many in (("Vertical", "Bottom", rows), ("Horizontal", "Right", columns)):
+        if many:
+            told += item.format(f"{way}SplitMode", "short", 2) + item.format(f"{way}SplitPosition", "int", many)
+            told += item.format(f"Position{after}", "int", many)
+    return book(table(cells(task.rows)), settings_xml=VIEW.format(told))
 
 
 def office(task: Instance) -> bytes | None:
     """The saved document of a solution."""
     if isinstance(task, calc.SumFormula):
-        return sum_sheet(task, "of:=SUM([.B2:.B6])")
+        return sum_sheet(task, f"of:=SUM([.{task.column}2:.{task.column}6])")
     if isinstance(task, calc.NewColumn):
         return cost_sheet(task, [f"of:=[.B{row}]*[.C{row}]" for row in range(2, 7)])
-    if isinstance(task, calc_looks.BoldHeadings):
-        grid = cells(task.rows)
-        grid[0] = [cell(str(value), style_name="ce1") for value in task.rows[0]]
-        return book(table(grid), styles=style("ce1", "table-cell", BOLD))
-    if isinstance(task, calc_looks.FreezeHeadings):
-        item = '<config:config-item config:name="{}" config:type="{}">{}</config:config-item>'
-        split = item.format("VerticalSplitMode", "short", 2) + item.format("VerticalSplitPosition", "int", 1)
-        told = item.format("PositionBottom", "int", 1) + split
-        return book(table(cells(task.rows)), settings_xml=VIEW.format(told))
+    if isinstance(task, calc_looks.BoldCells):
+        return marked_sheet(task, style("ce1", "table-cell", BOLD))
+    if isinstance(task, calc_looks.FreezeCells):
+        return frozen_sheet(task, *task.may_freeze)
     if isinstance(task, calc_looks.AddSheets):
         one, two, new = task.names
         total = cell(float(sum(task.numbers)), formula=f"of:=[${one}.A2]+[${two}.A2]")
@@ -171,29 +187,31 @@ def office(task: Instance) -> bytes | None:
         return book(table(grid))
     if isinstance(task, calc_sheets.Percent):
         grid = cells(task.rows)
-        for row, amount in enumerate(task.amounts, 2):
-            set_cell(grid, f"B{row}", cell(float(amount), kind="percentage"))
+        for name, number in task.numbers.items():
+            set_cell(grid, name, cell(number, kind="percentage"))
         return book(table(grid))
     if isinstance(task, writer.Heading):
         lines = [
-            f'<text:h text:style-name="Heading_20_1" text:outline-level="1">{line}</text:h>'
+            f'<text:h text:style-name="Heading_20_{task.level}" text:outline-level="{task.level}">{line}</text:h>'
             if line == task.line
             else paragraph(line)
             for line in task.lines
         ]
         return text(lines)
     if isinstance(task, writer.BoldWord):
-        return bold_word(task, "T1", styles=style("T1", "text", BOLD))
+        return marked_word(task, "T1", styles=style("T1", "text", MARKS[task.mark]))
     if isinstance(task, writer.BulletList):
-        return text(
-            [f"<text:list><text:list-item>{paragraph(line)}</text:list-item></text:list>" for line in task.lines]
-        )
+        return text([listed(line) if line in task.some else paragraph(line) for line in task.lines])
     return None
 
 
-def bold_word(task: writer.BoldWord, name: str, styles: str = "", named: str = "") -> bytes:
-    span = f'<text:span text:style-name="{name}">{task.thing}</text:span>'
-    mine = task.line.replace(task.thing, span)
+def listed(line: str) -> str:
+    return f"<text:list><text:list-item>{paragraph(line)}</text:list-item></text:list>"
+
+
+def marked_word(task: writer.BoldWord, name: str, styles: str = "", named: str = "") -> bytes:
+    span = f'<text:span text:style-name="{name}">{task.word}</text:span>'
+    mine = task.line.replace(task.word, span)
     return text([paragraph(mine if line == task.line else line) for line in task.lines], styles, named)
 
 
@@ -287,7 +305,7 @@ def files(task: Instance) -> dict[str, bytes]:
 def modes(task: Instance) -> dict[str, int]:
     """The files whose permissions a solution changes."""
     if isinstance(task, thunar_files.FilePermissions):
-        return {task.file: 0o740}
+        return {task.file: 0o700 | task.group_mode}
     return {task.script: 0o700} if isinstance(task, xterm.ScriptPermissions) else {}
 
 

@@ -53,9 +53,10 @@ def _(text: str, before: State, after: State) -> bool:
 
 @checks("mousepad-delete-line")
 def _(text: str, before: State, after: State) -> bool:
-    name, line = words(r'shows (.+?)\. Delete the line "(.*)", and leave', text)
+    name, first, last = words(r'shows (.+?)\. Delete the lines from "(.*)" to "(.*)", both included, and leave', text)
     path = before.place(name)
-    return after.lines(path) == [each for each in before.lines(path) if each != line]
+    lines = before.lines(path)
+    return after.lines(path) == lines[: lines.index(first)] + lines[lines.index(last) + 1 :]
 
 
 @checks("mousepad-sort")
@@ -73,11 +74,9 @@ def _(text: str, before: State, after: State) -> bool:
 
 @checks("mousepad-line-ends")
 def _(text: str, before: State, after: State) -> bool:
-    path = before.place(words(r"shows (.+?)\. Save", text)[0])
-    now = after.files.get(path, b"")
-    return now.replace(b"\r\n", b"\n").rstrip(b"\n") == before.files[path].rstrip(b"\n") and (
-        now.count(b"\n") == now.count(b"\r\n") > 0
-    )
+    old, new, end = words(r"shows (.+?)\. Save .* new name (\S+) in .* \((CR|CR LF)\)", text)
+    wanted = before.files[old].replace(b"\n", {"CR": b"\r", "CR LF": b"\r\n"}[end])
+    return after.visible == {**before.visible, new: wanted}
 
 
 @checks("thunar-rename")
@@ -178,25 +177,28 @@ def _(text: str, before: State, after: State) -> bool:
 
 @checks("calc-sum")
 def _(text: str, before: State, after: State) -> bool:
-    name, cell, first, last = words(r"^(\S+) is open\. Write a formula into (B\d+) .*\(B(\d+) to B(\d+)\)", text)
+    told = r"^(\S+) is open\. Write a formula into ([A-Z])(\d+) that adds up the (\w+)s \([BC](\d+) to [BC](\d+)\)"
+    name, to, row_of, what, first, last = words(told, text)
     path = before.place(name)
     (values,), (typed,) = sheets(after.files[path]).values(), sheets(after.files[path], formulas=True).values()
     (old,) = sheets(before.files[path]).values()
-    row = int(cell[1:]) - 1
-    wanted = sum(float(old[number - 1][1]) for number in range(int(first), int(last) + 1))
-    same = all(
-        now[: len(was)] == was or index == row for index, (was, now) in enumerate(zip(old, values, strict=False))
-    )
-    return same and typed[row][1].startswith("=") and float(values[row][1]) == wanted
+    row, place, column = int(row_of) - 1, ord(to) - ord("A"), old[0].index(what)
+    wanted = sum(float(old[number - 1][column]) for number in range(int(first), int(last) + 1))
+    others = [each[:place] + each[place + 1 :] if index == row else each for index, each in enumerate(values)]
+    same = [[each for each in line if each] for line in others if any(line)] == old
+    return same and typed[row][place].startswith("=") and float(values[row][place]) == wanted
 
 
 @checks("calc-sort")
 def _(text: str, before: State, after: State) -> bool:
-    path = before.place(words(r"^(\S+) is open", text)[0])
-    (old,), (now,) = sheets(before.files[path]).values(), sheets(after.files[path]).values()
-    column = old[0].index("amount")
-    amounts = [float(row[column]) for row in now[1:]]
-    return now[0] == old[0] and sorted(now[1:]) == sorted(old[1:]) and amounts == sorted(amounts, reverse=True)
+    told = r"^(\S+) is open\. Sort the rows by the (\w+), the (largest|smallest) first.* Call the sheet (\S+), and"
+    name, by, first, title = words(told, text)
+    path = before.place(name)
+    (old,), ((called, now),) = sheets(before.files[path]).values(), sheets(after.files[path]).items()
+    column = old[0].index(by)
+    numbers = [float(row[column]) for row in now[1:]]
+    kept = now[0] == old[0] and sorted(now[1:]) == sorted(old[1:])
+    return called == title and kept and numbers == sorted(numbers, reverse=first == "largest")
 
 
 @checks("calc-change")
@@ -211,15 +213,15 @@ def _(text: str, before: State, after: State) -> bool:
 
 @checks("calc-remove-row")
 def _(text: str, before: State, after: State) -> bool:
-    name, article = words(r"^(\S+) is open\. Remove the whole row of (.+), without", text)
+    name, *articles = words(r"^(\S+) is open\. Remove the whole rows of (\w+) and (\w+), without", text)
     path = before.place(name)
     (old,), (now,) = sheets(before.files[path]).values(), sheets(after.files[path]).values()
-    return now == [row for row in old if article not in row]
+    return now == [row for row in old if row[0] not in articles]
 
 
 @checks("calc-rename-sheet")
 def _(text: str, before: State, after: State) -> bool:
-    name, sheet = words(r"^(\S+) is open\. Call its sheet (\w+), and", text)
+    name, sheet = words(r"^(\S+) is open\. Call its sheet (\S+), and", text)
     path = before.place(name)
     (old,) = sheets(before.files[path]).values()
     return sheets(after.files[path]) == {sheet: old}
@@ -227,26 +229,27 @@ def _(text: str, before: State, after: State) -> bool:
 
 @checks("writer-replace")
 def _(text: str, before: State, after: State) -> bool:
-    name, old, new = words(r"^(\S+) is open\. Replace the word (\w+) by (\w+) everywhere", text)
+    name, old, new = words(r"^(\S+) is open\. Replace the word (\w+) by (\S+) everywhere", text)
     path = before.place(name)
     return paragraphs(after.files[path]) == [line.replace(old, new) for line in paragraphs(before.files[path])]
 
 
 @checks("writer-move")
 def _(text: str, before: State, after: State) -> bool:
-    name, line = words(r'^(\S+) is open\. Move the line "(.+)" to the top', text)
+    name, line, other = words(r'^(\S+) is open\. Move the line "(.+)" directly above the line "(.+)", and', text)
     path = before.place(name)
-    old = paragraphs(before.files[path])
-    return paragraphs(after.files[path]) == [line, *(each for each in old if each != line)]
+    wanted = [each for each in paragraphs(before.files[path]) if each != line]
+    wanted.insert(wanted.index(other), line)
+    return paragraphs(after.files[path]) == wanted
 
 
 @checks("writer-heading")
 def _(text: str, before: State, after: State) -> bool:
-    name, line = words(r'^(\S+) is open\. Make the line "(.+)" a Heading 1', text)
+    name, line, level = words(r'^(\S+) is open\. Make the line "(.+)" a Heading (\d),', text)
     path = before.place(name)
-    headings = re.findall(r"<h1[^>]*>(.*?)</h1>", pages(after.files[path]), re.DOTALL)
-    plain = [" ".join(re.sub(r"<[^>]+>", "", each).split()) for each in headings]
-    return plain == [line] and paragraphs(after.files[path]) == paragraphs(before.files[path])
+    headings = re.findall(r"<h(\d)[^>]*>(.*?)</h", pages(after.files[path]), re.DOTALL)
+    plain = [(which, " ".join(re.sub(r"<[^>]+>", "", each).split())) for which, each in headings]
+    return plain == [(level, line)] and paragraphs(after.files[path]) == paragraphs(before.files[path])
 
 
 HUES: Final = {"red": (255, 0, 0), "green": (0, 128, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0)}

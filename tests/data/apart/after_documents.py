@@ -2,7 +2,7 @@
 
 from tests.data.apart.fresh_documents import BROWSING, PRINTED, pressed, remark
 from tests.data.apart.kit import Home, after
-from tests.data.apart.office import BOLD, ITALIC, OUT, at, costs, edit, formula, text, third, traces, value
+from tests.data.apart.office import BOLD, ITALIC, OUT, at, edit, formula, table, text, third, traces, value
 from tests.data.apart.pages import browsed
 from tests.data.apart.writing import REPLACE, WORD, paragraphs
 
@@ -19,47 +19,54 @@ after(
     spoiled_two_places=edit(JUICE, f"{at('C3')}.NumberFormat = 2"),
     spoiled_row_of_another=edit(JUICE, text("A2", "Pens")),
 )
+HEADING = text("F1", "parking")
+
+
+def products(words: str) -> str:
+    return HEADING + "".join(formula(f"F{row}", words.format(row)) for row in range(2, 7))
+
+
 after(
     "calc-column",
-    right_sum_of_one_product=edit(costs("=SUMPRODUCT(B{0};C{0})")),
-    right_by_places=edit(costs("=OFFSET($A{0};0;1)*OFFSET($A{0};0;2)")),
-    right_by_numbers_of_rows=edit(costs("=INDEX(B$2:B$6;ROW()-1)*C{0}")),
+    right_sum_of_one_product=edit(products("=SUMPRODUCT(B{0};C{0})")),
+    right_by_places=edit(products("=OFFSET($A{0};0;1)*OFFSET($A{0};0;2)")),
+    right_by_numbers_of_rows=edit(products("=INDEX(B$2:B$6;ROW()-1)*C{0}")),
     right_filled_down=edit(
-        text("D1", "cost"),
-        formula("D2", "=B2*C2"),
-        f"{at('D2:D6')}.fillAuto(com.sun.star.sheet.FillDirection.TO_BOTTOM, 1)",
+        HEADING,
+        formula("F2", "=B2*C2"),
+        f"{at('F2:F6')}.fillAuto(com.sun.star.sheet.FillDirection.TO_BOTTOM, 1)",
     ),
-    wrong_quotient=edit(costs("=B{0}/C{0}")),
-    wrong_power=edit(costs("=B{0}^C{0}")),
-    wrong_one_fixed_row=edit(costs("=B$2*C{0}")),
-    wrong_text=edit(costs('=B{0}*C{0}&"" EUR""')),
-    spoiled_remark=edit(costs("=B{0}*C{0}"), remark("D1")),
-    spoiled_sum_in_the_next_column=edit(costs("=B{0}*C{0}"), formula("E2", "=SUM(D2:D6)")),
+    wrong_quotient=edit(products("=B{0}/C{0}")),
+    wrong_power=edit(products("=B{0}^C{0}")),
+    wrong_one_fixed_row=edit(products("=B$2*C{0}")),
+    wrong_text=edit(products('=B{0}*C{0}&"" EUR""')),
+    wrong_beside_the_table=edit(text("D1", "parking"), *(formula(f"D{n}", f"=B{n}*C{n}") for n in range(2, 7))),
+    spoiled_remark=edit(products("=B{0}*C{0}"), remark("F1")),
+    spoiled_sum_in_the_next_column=edit(products("=B{0}*C{0}"), formula("G2", "=SUM(F2:F6)")),
+    spoiled_steps_in_the_empty_columns=edit(products("=D{0}*C{0}"), *(formula(f"D{n}", f"=B{n}") for n in range(2, 7))),
 )
+TILES_AND_CHEESE = OUT.format(9) + OUT.format(2)
 after(
     "calc-remove-row",
-    right_by_the_menu=edit(pressed(".uno:DeleteRows", cells="A5")),
+    right_by_the_menu=edit(
+        pressed(".uno:DeleteRows", cells="A10"),
+        f"c.select({at('B3')})",
+        's.executeDispatch(c.Frame, ".uno:DeleteRows", "", 0, none())',
+    ),
     right_above_taken_back=edit(
-        OUT.format(3),
-        "doc.Sheets(0).Rows.insertByIndex(3, 1)",
-        text("A4", "onions"),
-        value("B4", 53),
-        value("C4", 92),
-        OUT.format(4),
+        OUT.format(9),
+        OUT.format(1),
+        "doc.Sheets(0).Rows.insertByIndex(1, 1)",
+        text("A2", "flour"),
+        value("B2", 5),
+        value("C2", 95),
+        OUT.format(2),
     ),
-    wrong_row_below=edit(OUT.format(5)),
-    wrong_amount_nothing=edit(value("B5", 0)),
-    wrong_moved_to_the_end=edit(OUT.format(4), text("A6", "pens"), value("B6", 5), value("C6", 95)),
-    spoiled_sorted=edit(
-        OUT.format(4),
-        text("A2", "cheese"),
-        value("B2", 56),
-        value("C2", 89),
-        text("A3", "flour"),
-        value("B3", 44),
-        value("C3", 8),
-    ),
-    spoiled_printed_part=edit(OUT.format(4), PRINTED.format(at("A1:C5"))),
+    wrong_row_below=edit(OUT.format(10), OUT.format(2)),
+    wrong_amounts_nothing=edit(value("B3", 0), value("B10", 0)),
+    wrong_moved_to_the_end=edit(TILES_AND_CHEESE, table([("cheese", 2, 80), ("tiles", 11, 98)], 0, 10)),
+    spoiled_sorted=edit(TILES_AND_CHEESE, table([("onions", 44, 32), ("flour", 5, 95)], 0, 2)),
+    spoiled_printed_part=edit(TILES_AND_CHEESE, PRINTED.format(at("A1:C9"))),
 )
 after(
     "calc-three-sheets",
@@ -79,50 +86,52 @@ after(
     spoiled_riga_copied=edit(third("=$Riga.A2+$Cadiz.A2"), 'doc.Sheets.copyByName("Riga", "Riga 2", 3)'),
     spoiled_colour_in_cadiz=edit(third("=$Riga.A2+$Cadiz.A2"), f"{at('A2', 1)}.CellBackColor = 255"),
 )
-PENS = WORD.format("pens")
+SLANT = "com.sun.star.awt.FontSlant.ITALIC"
+WEBER = WORD.format("Weber")
 after(
     "writer-bold",
-    right_by_the_menu=edit(PENS, BROWSING, "doc.CurrentController.select(doc.findFirst(s))", pressed(".uno:Bold")),
-    right_for_all_scripts=edit(PENS, f"c.{BOLD}", "c.CharWeightAsian = 150", "c.CharWeightComplex = 150"),
-    wrong_word_behind=edit(WORD.format("for Irwin"), f"c.{BOLD}"),
-    wrong_every_line=edit(paragraphs(f"c.{BOLD}")),
-    wrong_larger=edit(PENS, "c.CharHeight = 20"),
-    spoiled_slanted=edit(PENS, f"c.{BOLD}", f"c.{ITALIC}"),
-    spoiled_number_in_colour=edit(PENS, f"c.{BOLD}", WORD.format("95"), "c.CharColor = 255"),
+    right_by_the_menu=edit(WEBER, BROWSING, "doc.CurrentController.select(doc.findFirst(s))", pressed(".uno:Italic")),
+    right_for_all_scripts=edit(WEBER, *(f"c.CharPosture{of} = {SLANT}" for of in ("", "Asian", "Complex"))),
+    wrong_word_behind=edit(WORD.format("Weber in"), f"c.{ITALIC}"),
+    wrong_every_line=edit(paragraphs(f"c.{ITALIC}")),
+    wrong_larger=edit(WEBER, "c.CharHeight = 20"),
+    spoiled_bold=edit(WEBER, f"c.{BOLD}", f"c.{ITALIC}"),
+    spoiled_number_in_colour=edit(WEBER, f"c.{ITALIC}", WORD.format("26"), "c.CharColor = 255"),
 )
-LINE = paragraphs('If i = 2 Then c.ParaStyleName = "Heading 1"')
+LINE = paragraphs('If i = 3 Then c.ParaStyleName = "Heading 3"')
 after(
     "writer-heading",
     right=lambda home: traces(home.office(LINE)),
-    right_by_the_title_first=edit(paragraphs('If i = 2 Then c.ParaStyleName = "Title"'), LINE),
+    right_by_the_title_first=edit(paragraphs('If i = 3 Then c.ParaStyleName = "Title"'), LINE),
     right_by_the_menu=edit(
-        BROWSING + "c.ViewCursor.gotoStart(False)\nc.ViewCursor.goDown(1, False)\n",
+        BROWSING + "c.ViewCursor.gotoStart(False)\nc.ViewCursor.goDown(2, False)\n",
         'h = createUnoService("com.sun.star.frame.DispatchHelper")\nDim w(1) As New com.sun.star.beans.PropertyValue\n'
-        'w(0).Name = "Template"\nw(0).Value = "Heading 1"\nw(1).Name = "Family"\nw(1).Value = 2\n'
+        'w(0).Name = "Template"\nw(0).Value = "Heading 3"\nw(1).Name = "Family"\nw(1).Value = 2\n'
         'h.executeDispatch(c.Frame, ".uno:StyleApply", "", 0, w())',
     ),
-    wrong_line_below=edit(paragraphs('If i = 3 Then c.ParaStyleName = "Heading 1"')),
-    wrong_level=edit(paragraphs('If i = 2 Then c.ParaStyleName = "Heading 3"')),
-    wrong_subtitle=edit(paragraphs('If i = 2 Then c.ParaStyleName = "Subtitle"')),
-    spoiled_slanted=edit(LINE, paragraphs(f"If i = 2 Then c.{ITALIC}")),
-    spoiled_line_below_larger=edit(LINE, paragraphs("If i = 3 Then c.CharHeight = 18")),
+    wrong_line_below=edit(paragraphs('If i = 4 Then c.ParaStyleName = "Heading 3"')),
+    wrong_level=edit(paragraphs('If i = 3 Then c.ParaStyleName = "Heading 4"')),
+    wrong_subtitle=edit(paragraphs('If i = 3 Then c.ParaStyleName = "Subtitle"')),
+    spoiled_slanted=edit(LINE, paragraphs(f"If i = 3 Then c.{ITALIC}")),
+    spoiled_line_below_larger=edit(LINE, paragraphs("If i = 4 Then c.CharHeight = 18")),
 )
-LEIDEN = REPLACE.format("Utrecht", "Leiden")
+ROUEN = REPLACE.format("Lisbon", "Rouen-65")
 after(
     "writer-replace",
-    right=lambda home: traces(home.office(LEIDEN)),
+    right=lambda home: traces(home.office(ROUEN)),
     right_by_typing=edit(
         paragraphs(
-            'If i = 1 Then c.String = "68 doors for Ingram in Leiden"',
-            'If i = 3 Then c.String = "38 umbrellas for Lawson in Leiden"',
-            'If i = 5 Then c.String = "98 tiles for Clark in Leiden"',
+            'If i = 1 Then c.String = "68 doors for Ingram in Rouen-65"',
+            'If i = 3 Then c.String = "38 umbrellas for Lawson in Rouen-65"',
+            'If i = 5 Then c.String = "98 tiles for Clark in Rouen-65"',
         )
     ),
-    wrong_first_only=edit(WORD.format("Utrecht"), 'c.String = "Leiden"'),
-    wrong_town=edit(REPLACE.format("town", "Leiden")),
-    wrong_both_words=edit(REPLACE.format("Utrecht", "Utrecht Leiden")),
-    spoiled_town_too=edit(LEIDEN, REPLACE.format("town", "Leiden")),
-    spoiled_slanted=edit(LEIDEN, WORD.format("Leiden"), f"c.{ITALIC}"),
+    wrong_first_only=edit(WORD.format("Lisbon"), 'c.String = "Rouen-65"'),
+    wrong_town=edit(REPLACE.format("town", "Rouen-65")),
+    wrong_both_words=edit(REPLACE.format("Lisbon", "Lisbon Rouen-65")),
+    wrong_without_the_number=edit(REPLACE.format("Lisbon", "Rouen")),
+    spoiled_town_too=edit(ROUEN, REPLACE.format("town", "Rouen-65")),
+    spoiled_slanted=edit(ROUEN, WORD.format("Rouen-65"), f"c.{ITALIC}"),
 )
 CSV = "year,parking\n2024,713\n"
 after(

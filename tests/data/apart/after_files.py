@@ -17,13 +17,15 @@ after(
 )
 after(
     "gpicview-delete",
-    right_to_the_trash=then(lambda home: home.trash("Utrecht/picture 1.png"), lambda home: home.viewer_traces()),
-    right=sh("rm 'Utrecht/picture 1.png'"),
-    wrong_similar_number=sh("rm 'Utrecht/picture 3.png'"),
-    wrong_emptied=sh(": > 'Utrecht/picture 1.png'"),
-    wrong_to_another_folder=sh("mkdir old; mv 'Utrecht/picture 1.png' old"),
-    spoiled_second=sh("rm 'Utrecht/picture 1.png' 'Utrecht/picture 4.png'"),
-    spoiled_renumbered=sh("cd Utrecht; rm 'picture 1.png'; mv 'picture 2.png' 'picture 1.png'"),
+    right_to_the_trash=then(
+        lambda home: home.trash("Utrecht/picture 05.png", "Utrecht/picture 07.png"), lambda home: home.viewer_traces()
+    ),
+    right=sh("cd Utrecht; rm 'picture 05.png' 'picture 07.png'"),
+    wrong_similar_number=sh("cd Utrecht; rm 'picture 01.png' 'picture 07.png'"),
+    wrong_emptied=sh("cd Utrecht; : > 'picture 05.png'; rm 'picture 07.png'"),
+    wrong_to_another_folder=sh("mkdir old; mv 'Utrecht/picture 05.png' 'Utrecht/picture 07.png' old"),
+    spoiled_third=sh("cd Utrecht; rm 'picture 05.png' 'picture 06.png' 'picture 07.png'"),
+    spoiled_renumbered=sh("cd Utrecht; rm 'picture 05.png'; mv 'picture 06.png' 'picture 05.png'; rm 'picture 07.png'"),
 )
 CHART = "delivery-20.txt"
 after(
@@ -57,23 +59,23 @@ after(
     wrong_other_file=sh("mkdir x; cd x; sh ../parking.sh 2093; cd ..; mv x/museum.txt museum; rmdir x"),
     spoiled_script=sh("sed -i 's/17/18/' parking.sh; echo ticket 35586 > museum.txt"),
 )
-TAB = "delivery-83.txt"
+TAB = "parking-89.txt"
 after(
     "mousepad-indent",
-    right=then(sh(f"sed -i '4,6s/^/\\t/' {TAB}"), lambda home: home.editor_traces(TAB)),
-    wrong_eight_spaces=sh(f"sed -i '4,6s/^/        /' {TAB}"),
-    wrong_two=sh(f"sed -i '4,5s/^/\\t/' {TAB}"),
-    wrong_behind_the_number=sh(f"sed -i '4,6s/ /\\t/' {TAB}"),
-    wrong_at_the_end=sh(f"sed -i '4,6s/$/\\t/' {TAB}"),
-    spoiled_line_below=sh(f"sed -i '4,7s/^/\\t/' {TAB}"),
+    right=then(sh(f"sed -i '5,6s/^/\\t/' {TAB}"), lambda home: home.editor_traces(TAB)),
+    wrong_eight_spaces=sh(f"sed -i '5,6s/^/        /' {TAB}"),
+    wrong_one=sh(f"sed -i '5s/^/\\t/' {TAB}"),
+    wrong_behind_the_number=sh(f"sed -i '5,6s/ /\\t/' {TAB}"),
+    wrong_at_the_end=sh(f"sed -i '5,6s/$/\\t/' {TAB}"),
+    spoiled_line_below=sh(f"sed -i '5,7s/^/\\t/' {TAB}"),
 )
-TWICE = "visitors-86.txt"
+TWICE = "delivery-11.txt"
 after(
     "mousepad-repeated-lines",
     right=then(sh(f"awk '!seen[$0]++' {TWICE} > x; cat x > {TWICE}; rm x"), lambda home: home.editor_traces(TWICE)),
     wrong_first_ones_deleted=sh(f"tac {TWICE} | awk '!seen[$0]++' | tac > x; mv x {TWICE}"),
     wrong_in_order=sh(f"sort -u -o {TWICE} {TWICE}"),
-    wrong_near_line_too=sh(f"awk '!seen[$0]++' {TWICE} | grep -v x > x; mv x {TWICE}"),
+    wrong_near_line_too=sh(f"awk '!seen[$0]++' {TWICE} | grep -v ' x$' > x; mv x {TWICE}"),
     wrong_empty_lines=sh(f"awk 'seen[$0]++ {{ $0 = \"\" }} 1' {TWICE} > x; mv x {TWICE}"),
     spoiled_near_line_made_equal=sh(f"awk '!seen[$0]++' {TWICE} | sed 's/ x$/ y/' > x; mv x {TWICE}"),
 )
@@ -107,25 +109,25 @@ after(
     wrong_with_commas=put(SORTED, "Carter, Clark, Fisher, Olsen, Shaw, Underwood\n"),
     spoiled_name_twice=sh(f"echo Clark >> {SORTED}; sort -o {SORTED} {SORTED}"),
 )
-COLUMNS = "survey-59.txt"
-CHANGED = f"sed -i 's/\\(.*\\);\\(.*\\)/\\2;\\1/' {COLUMNS}"
+COLUMNS = "design-83.txt"
+CHANGED = f"sed -i 's/\\(.*\\)&\\(.*\\)/\\2=\\1/' {COLUMNS}"
 after(
     "mousepad-swap-columns",
     right=then(sh(CHANGED), lambda home: home.editor_traces(COLUMNS)),
-    wrong_space_behind_the_sign=sh(CHANGED.replace("\\2;", "\\2; ")),
-    wrong_comma=sh(CHANGED.replace("\\2;", "\\2,")),
+    wrong_space_behind_the_sign=sh(CHANGED.replace("\\2=", "\\2= ")),
+    wrong_comma=sh(CHANGED.replace("\\2=", "\\2,")),
     wrong_last_line=sh(CHANGED.replace("'s", "'1,13s")),
     spoiled_in_order=sh(f"{CHANGED}; sort -o {COLUMNS} {COLUMNS}"),
     spoiled_one_number=sh(f"{CHANGED}; sed -i 's/^479/497/' {COLUMNS}"),
 )
-SPACES = "archive-38.txt"
+SPACES = "garden-80.txt"
 after(
     "mousepad-trailing-spaces",
-    right=then(sh(f"sed -i 's/ *$//' {SPACES}"), lambda home: home.editor_traces(SPACES)),
-    wrong_one_space_each=sh(f"sed -i 's/ $//' {SPACES}"),
-    wrong_last_left=sh(f"sed -i '1,6s/ *$//' {SPACES}"),
-    spoiled_in_front_too=sh(f"sed -i -e 's/ *$//' -e 's/^ *//' {SPACES}"),
-    spoiled_two_made_one=sh(f"sed -i -e 's/ *$//' -e 's/  */ /g' {SPACES}"),
+    right=then(sh(f"sed -i '3,7s/ *$//' {SPACES}"), lambda home: home.editor_traces(SPACES)),
+    wrong_one_space_each=sh(f"sed -i '3,7s/ $//' {SPACES}"),
+    wrong_last_left=sh(f"sed -i '3,6s/ *$//' {SPACES}"),
+    spoiled_in_front_too=sh(f"sed -i -e '3,7s/ *$//' -e 's/^ *//' {SPACES}"),
+    spoiled_two_made_one=sh(f"sed -i -e '3,7s/ *$//' -e 's/  */ /g' {SPACES}"),
 )
 after(
     "thunar-bulk-rename",

@@ -222,7 +222,7 @@ states(
     spoiled_file_moved=lambda home: home.folder("Rouen/Cadiz").move("Rouen/guests-53.txt", "guests-53.txt"),
     spoiled_in_home_too=lambda home: home.folder("Rouen/Cadiz").folder("Cadiz"),
 )
-PROGRAM = "parking-71.sh"
+PROGRAM = "parking-56.sh"
 states(
     "thunar-permissions",
     right_740=lambda home: home.mode(PROGRAM, 0o740),
@@ -231,10 +231,10 @@ states(
     wrong_group_writes=lambda home: home.mode(PROGRAM, 0o760),
     wrong_no_program=lambda home: home.mode(PROGRAM, 0o640),
     wrong_group_nothing=lambda home: home.mode(PROGRAM, 0o700),
-    wrong_file=lambda home: home.mode("meeting-59.sh", 0o740),
+    wrong_file=lambda home: home.mode("meeting-71.sh", 0o740),
     wrong_others_write=lambda home: home.mode(PROGRAM, 0o742),
     spoiled_all=lambda home: home.sh("chmod 740 *.sh"),
-    spoiled_copy=lambda home: home.copy(PROGRAM, "parking-71 (copy 1).sh").mode(PROGRAM, 0o740),
+    spoiled_copy=lambda home: home.copy(PROGRAM, "parking-56 (copy 1).sh").mode(PROGRAM, 0o740),
     spoiled_content=lambda home: home.put(PROGRAM, "#!/bin/sh\n" + home.text(PROGRAM)).mode(PROGRAM, 0o740),
     ambiguous_owner_may_not_write=lambda home: home.mode(PROGRAM, 0o540),
     ambiguous_group_may_run=lambda home: home.mode(PROGRAM, 0o750),

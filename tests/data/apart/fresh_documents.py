@@ -1,11 +1,13 @@
 """End states of tasks with documents and web applications, by the third author (see fresh_files)."""
 
-from tests.data.apart.kit import Home, fresh
+from tests.data.apart.further import inside
+from tests.data.apart.kit import Home, State, fresh
 from tests.data.apart.office import (
     BOLD,
     FREEZE,
     STANDARD,
     at,
+    called,
     document,
     edit,
     formula,
@@ -13,7 +15,6 @@ from tests.data.apart.office import (
     sort,
     table,
     text,
-    total,
     traces,
     value,
 )
@@ -39,17 +40,21 @@ def remark(cell: str) -> str:
 PRINTED = (
     "Dim pr(0) As New com.sun.star.table.CellRangeAddress\npr(0) = {}.RangeAddress\ndoc.Sheets(0).setPrintAreas(pr())"
 )
-HEADS = f"{at('A1:C1')}.{BOLD}"
+PART = f"{at('B1:C5')}.{BOLD}"
 fresh(
     "calc-bold",
-    right_by_the_button=edit(pressed(".uno:Bold", cells="A1:C1")),
-    right_for_all_scripts=edit(HEADS, f"{at('A1:C1')}.CharWeightAsian = 150", f"{at('A1:C1')}.CharWeightComplex = 150"),
-    wrong_pressed_twice=edit(pressed(".uno:Bold", ".uno:Bold", cells="A1:C1")),
-    wrong_larger=edit(f"{at('A1:C1')}.CharHeight = 16"),
-    wrong_for_asian_letters=edit(f"{at('A1:C1')}.CharWeightAsian = 150"),
-    spoiled_underlined=edit(HEADS, f"{at('B1')}.CharUnderline = 1"),
-    spoiled_printed_part=edit(HEADS, PRINTED.format(at("A1:C6"))),
-    spoiled_wrapped=edit(HEADS, f"{at('A1:C1')}.IsTextWrapped = True"),
+    right_by_the_button=edit(pressed(".uno:Bold", cells="B1:C5")),
+    right_for_all_scripts=edit(PART, f"{at('B1:C5')}.CharWeightAsian = 150", f"{at('B1:C5')}.CharWeightComplex = 150"),
+    right_headings_within_the_cells=edit(f"{at('B2:C5')}.{BOLD}", inside("B1", "C1")),
+    wrong_pressed_twice=edit(pressed(".uno:Bold", ".uno:Bold", cells="B1:C5")),
+    wrong_larger=edit(f"{at('B1:C5')}.CharHeight = 16"),
+    wrong_for_asian_letters=edit(f"{at('B1:C5')}.CharWeightAsian = 150"),
+    wrong_a_letter_of_the_heading=edit(f"{at('B2:C5')}.{BOLD}", inside("B1"), inside("C1", end=False)),
+    wrong_two_cells=edit(f"{at('B1')}.{BOLD}", f"{at('C5')}.{BOLD}"),
+    spoiled_last_row=edit(f"{at('B1:C6')}.{BOLD}"),
+    spoiled_underlined=edit(PART, f"{at('B1')}.CharUnderline = 1"),
+    spoiled_printed_part=edit(PART, PRINTED.format(at("A1:C6"))),
+    spoiled_wrapped=edit(PART, f"{at('B1:C5')}.IsTextWrapped = True"),
 )
 ROWS = [("thing", "amount", "price"), ("ink", 23, 14), ("candles", 35, 50), ("yarn", 47, 53)]
 fresh(
@@ -62,130 +67,161 @@ fresh(
     spoiled_remark=edit(table(ROWS), remark("A3")),
     spoiled_coloured_rows=edit(table(ROWS), *(f"{at(f'A{n}:C{n}')}.CellBackColor = 16776960" for n in (3, 4, 6))),
 )
+FIVE_AND_TWO = FREEZE.format(2, 5)
 fresh(
     "calc-freeze",
-    right_by_the_menu=edit(pressed(".uno:FreezePanesRow")),
-    right_zoomed=edit(FREEZE.format(0, 1), BROWSING, "c.ZoomValue = 140"),
-    wrong_melted_again=edit(FREEZE.format(0, 1), FREEZE.format(0, 0)),
-    wrong_three_rows=edit(FREEZE.format(0, 3)),
-    spoiled_hidden_column=edit(FREEZE.format(0, 1), "doc.Sheets(0).Columns(2).IsVisible = False"),
-    spoiled_high_row=edit(FREEZE.format(0, 1), "doc.Sheets(0).Rows(0).Height = 1200"),
+    right_by_the_menu=edit(pressed(".uno:FreezePanes", cells="C6")),
+    right_zoomed=edit(FIVE_AND_TWO, BROWSING, "c.ZoomValue = 140"),
+    wrong_melted_again=edit(FIVE_AND_TWO, FREEZE.format(0, 0)),
+    wrong_at_the_last_cell=edit(pressed(".uno:FreezePanes", cells="B5")),
+    spoiled_hidden_column=edit(FIVE_AND_TWO, "doc.Sheets(0).Columns(2).IsVisible = False"),
+    spoiled_high_row=edit(FIVE_AND_TWO, "doc.Sheets(0).Rows(0).Height = 1200"),
 )
 fresh(
     "calc-percent",
-    right_by_the_button=edit(pressed(".uno:NumberFormatPercent", cells="B2:B6")),
-    right_three_places=edit(shown("B2:B6", "0.000%")),
-    wrong_first_missing=edit(STANDARD.format(at("B3:B6"))),
-    wrong_per_mille=edit(shown("B2:B6", '0""‰""')),
-    wrong_money=edit(pressed(".uno:NumberFormatCurrency", cells="B2:B6")),
-    spoiled_heading_too=edit(STANDARD.format(at("B2:B6")), f"{at('B1')}.HoriJustify = 3"),
-    spoiled_empty_cell_below=edit(STANDARD.format(at("B2:B6")), value("B7", 2)),
-    spoiled_narrow=edit(STANDARD.format(at("B2:B6")), "doc.Sheets(0).Columns(1).Width = 900"),
+    right_by_the_button=edit(pressed(".uno:NumberFormatPercent", cells="B4:C6")),
+    right_three_places=edit(shown("B4:C6", "0.000%")),
+    wrong_first_missing=edit(STANDARD.format(at("B5:C6"))),
+    wrong_per_mille=edit(shown("B4:C6", '0""‰""')),
+    wrong_money=edit(pressed(".uno:NumberFormatCurrency", cells="B4:C6")),
+    spoiled_heading_too=edit(STANDARD.format(at("B4:C6")), f"{at('B1')}.HoriJustify = 3"),
+    spoiled_empty_cell_below=edit(STANDARD.format(at("B4:C6")), value("B7", 2)),
+    spoiled_narrow=edit(STANDARD.format(at("B4:C6")), "doc.Sheets(0).Columns(1).Width = 900"),
 )
-NEW = 'doc.Sheets(0).Name = "Utrecht"'
+NEW = 'doc.Sheets(0).Name = "Utrecht-11"'
 fresh(
     "calc-rename-sheet",
     right_in_two_steps=edit('doc.Sheets(0).Name = "Table"', NEW),
-    wrong_capitals=edit('doc.Sheets(0).Name = "UTRECHT"'),
-    wrong_title_alone=edit('doc.DocumentProperties.Title = "Utrecht"'),
+    wrong_capitals=edit('doc.Sheets(0).Name = "UTRECHT-11"'),
+    wrong_title_alone=edit('doc.DocumentProperties.Title = "Utrecht-11"'),
     wrong_named_range=edit(
         "Dim a As New com.sun.star.table.CellAddress\n"
-        'doc.NamedRanges.addNewByName("Utrecht", "$Sheet1.$A$1:$C$6", a, 0)'
+        'doc.NamedRanges.addNewByName("Utrecht_11", "$Sheet1.$A$1:$C$6", a, 0)'
     ),
-    spoiled_word_in_a_cell=edit(NEW, text("A8", "Utrecht")),
+    spoiled_word_in_a_cell=edit(NEW, text("A8", "Utrecht-11")),
     spoiled_printed_part=edit(NEW, PRINTED.format(at("A1:C6"))),
     spoiled_document_as_a_page=lambda home: home.office(NEW).later(
         lambda home: home.put("survey-62.html", "<table></table>")
     ),
 )
 IN_ORDER: list[tuple[object, ...]] = [
-    ("drums", 56, 23),
-    ("doors", 44, 35),
-    ("oats", 38, 44),
-    ("onions", 29, 53),
     ("flour", 26, 14),
+    ("onions", 29, 53),
+    ("oats", 38, 44),
+    ("doors", 44, 35),
+    ("drums", 56, 23),
 ]
-MOVE = (
-    "doc.Sheets(0).Rows.insertByIndex(1, 1)\n"
-    f"doc.Sheets(0).moveRange({at('A2')}.CellAddress, {at('A6:C6')}.RangeAddress)\n"
-    "doc.Sheets(0).Rows.removeByIndex(5, 1)\n"
-)
+CALLED = called("Naples-44")
+SORTED = sort("A1:C6", 1, "True") + CALLED
+
+
+def up(row: int, to: int) -> str:
+    """Moves a row up to the place of another."""
+    return (
+        f"doc.Sheets(0).Rows.insertByIndex({to - 1}, 1)\n"
+        f"doc.Sheets(0).moveRange({at(f'A{to}')}.CellAddress, {at(f'A{row + 1}:C{row + 1}')}.RangeAddress)\n"
+        f"doc.Sheets(0).Rows.removeByIndex({row}, 1)\n"
+    )
+
+
 fresh(
     "calc-sort",
-    right_by_moving_rows=edit(
-        MOVE,
-        table(IN_ORDER[3:], 0, 5),  # flour and onions, the last two
-    ),
+    right_by_moving_rows=edit(up(4, 2), up(6, 3), up(5, 4), CALLED),
     right_with_a_helping_column_taken_out=edit(
-        *(formula(f"E{n}", f"=-B{n}") for n in range(2, 7)), sort("A1:C6", 1), f"{at('E2:E6')}.clearContents(1023)"
+        CALLED, *(formula(f"E{n}", f"=-B{n}") for n in range(2, 7)), SORTED, f"{at('E2:E6')}.clearContents(1023)"
     ),
-    wrong_by_name=edit(sort("A1:C6", 0, "True")),
-    wrong_by_price_and_amount_alone=edit(sort("B1:C6", 0)),
-    wrong_headings_below_the_first=edit(table([IN_ORDER[0], ("thing", "amount", "price"), *IN_ORDER[1:]], 0)),
-    wrong_gap=edit(table(IN_ORDER[:2], 0, 2), f"{at('A4:C7')}.clearContents(1023)", table(IN_ORDER[2:], 0, 5)),
-    spoiled_ranks_as_colours=edit(sort("A1:C6", 1), f"{at('B2')}.CellBackColor = 65280"),
-    spoiled_old_order_kept=edit('doc.Sheets.copyByName("Sheet1", "before", 1)', sort("A1:C6", 1)),
+    wrong_by_name=edit(sort("A1:C6", 0, "True"), CALLED),
+    wrong_by_price_and_amount_alone=edit(sort("B1:C6", 0, "True"), CALLED),
+    wrong_headings_below_the_first=edit(table([IN_ORDER[0], ("thing", "amount", "price"), *IN_ORDER[1:]], 0), CALLED),
+    wrong_gap=edit(table(IN_ORDER[:2], 0, 2), f"{at('A4:C7')}.clearContents(1023)", table(IN_ORDER[2:], 0, 5), CALLED),
+    wrong_document_called_so=lambda home: home.office(sort("A1:C6", 1, "True")).later(
+        lambda home: home.move("meeting-77.ods", "Naples-44.ods")
+    ),
+    spoiled_ranks_as_colours=edit(SORTED, f"{at('B2')}.CellBackColor = 65280"),
+    spoiled_old_order_kept=edit('doc.Sheets.copyByName("Sheet1", "before", 1)', SORTED),
 )
-SUM = formula("B8", "=SUM(B2:B6)")
+SUM = formula("E10", "=SUM(C2:C6)")
+
+
+def prices(words: str) -> State:
+    return edit(formula("E10", words))
+
+
 fresh(
     "calc-sum",
-    right_first_and_the_others=total("=B2+SUM(B3:B6)"),
+    right_first_and_the_others=prices("=C2+SUM(C3:C6)"),
     right_by_the_menu=edit(
         BROWSING,
-        f"c.select({at('B8')})",
+        f"c.select({at('E10')})",
         's = createUnoService("com.sun.star.frame.DispatchHelper")\n'
         "Dim w(0) As New com.sun.star.beans.PropertyValue\n"
-        'w(0).Name = "StringName"\nw(0).Value = "=SUM(B2:B6)"\n'
+        'w(0).Name = "StringName"\nw(0).Value = "=SUM(C2:C6)"\n'
         's.executeDispatch(c.Frame, ".uno:EnterString", "", 0, w())',
     ),
-    right_rounded_by_nothing=total("=AGGREGATE(9;4;B2:B6)"),
-    right_to_a_place=total("=SUM(B2:INDEX(B2:B6;5))"),
-    wrong_choice_of_a_constant=total("=IF(1=1;121;SUM(B2:B6))"),
-    wrong_largest_and_a_constant=total("=MAX(B2:B6)+74"),
-    wrong_half=total("=SUM(B2:B6)/2"),
-    wrong_products=total("=SUMPRODUCT(B2:B6;C2:C6)"),
-    wrong_sheet=edit('doc.Sheets.insertNewByName("Sheet2", 1)', formula("B8", "=SUM($Sheet1.B2:B6)", 1)),
-    spoiled_line_above=edit(SUM, text("B7", "-----")),
-    spoiled_remark=edit(SUM, remark("B8")),
+    right_rounded_by_nothing=prices("=AGGREGATE(9;4;C2:C6)"),
+    right_to_a_place=prices("=SUM(C2:INDEX(C2:C6;5))"),
+    wrong_choice_of_a_constant=prices("=IF(1=1;208;SUM(C2:C6))"),
+    wrong_largest_and_a_constant=prices("=MAX(C2:C6)+137"),
+    wrong_half=prices("=SUM(C2:C6)/2"),
+    wrong_products=prices("=SUMPRODUCT(B2:B6;C2:C6)"),
+    wrong_amounts=prices("=SUM(B2:B6)"),
+    wrong_below_the_prices=edit(formula("C10", "=SUM(C2:C6)")),
+    wrong_sheet=edit('doc.Sheets.insertNewByName("Sheet2", 1)', formula("E10", "=SUM($Sheet1.C2:C6)", 1)),
+    spoiled_line_above=edit(SUM, text("E9", "-----")),
+    spoiled_remark=edit(SUM, remark("E10")),
     spoiled_hidden_column=edit(SUM, "doc.Sheets(0).Columns(2).IsVisible = False"),
 )
+PART = f"If i > 4 And i < 9 Then {LIST}"
 fresh(
     "writer-list",
     right_by_the_menu_one_by_one=edit(
         *(
             f"doc.CurrentController.ViewCursor.gotoStart(False)\ndoc.CurrentController.ViewCursor.goDown({n}, False)\n"
-            + pressed(".uno:DefaultBullet").replace("Dim none()\n", "Dim none()\n" if n == 0 else "")
-            for n in range(5)
+            + pressed(".uno:DefaultBullet").replace("Dim none()\n", "Dim none()\n" if n == 4 else "")
+            for n in range(4, 8)
         )
     ),
-    right_third_kind=edit(paragraphs('c.NumberingStyleName = "List 3"')),
-    wrong_middle_missing=edit(paragraphs(f"If i <> 3 Then {LIST}")),
-    wrong_hyphens=edit(paragraphs('c.String = "- " & c.String')),
-    wrong_letters=edit(paragraphs('c.NumberingStyleName = "Numbering ABC"')),
+    right_third_kind=edit(paragraphs('If i > 4 And i < 9 Then c.NumberingStyleName = "List 3"')),
+    wrong_middle_missing=edit(paragraphs(f"If i > 4 And i < 9 And i <> 6 Then {LIST}")),
+    wrong_hyphens=edit(paragraphs('If i > 4 And i < 9 Then c.String = "- " & c.String')),
+    wrong_letters=edit(paragraphs('If i > 4 And i < 9 Then c.NumberingStyleName = "Numbering ABC"')),
+    wrong_to_the_end=edit(paragraphs(f"If i > 4 Then {LIST}")),
     spoiled_order=edit(
-        paragraphs(LIST),
+        paragraphs(PART),
         paragraphs(
-            'If i = 1 Then c.String = "23 rice for Ingram in Riga"',
-            'If i = 2 Then c.String = "35 hammers for Young in Naples"',
+            'If i = 6 Then c.String = "11 hammers for Irwin in Florence"',
+            'If i = 7 Then c.String = "98 ink for Carter in Rouen"',
         ),
     ),
-    spoiled_centred=edit(paragraphs(LIST, "c.ParaAdjust = com.sun.star.style.ParagraphAdjust.CENTER")),
-    spoiled_larger=edit(paragraphs(LIST, "If i = 5 Then c.CharHeight = 20")),
+    spoiled_centred=edit(
+        paragraphs(PART, "If i > 4 And i < 9 Then c.ParaAdjust = com.sun.star.style.ParagraphAdjust.CENTER")
+    ),
+    spoiled_larger=edit(paragraphs(PART, "If i = 5 Then c.CharHeight = 20")),
 )
-OSLO, LEIDEN, RICE = "89 lamps for Shaw in Oslo", "23 tiles for Olsen in Leiden", "26 rice for Carter in Riga"
-REST = ("77 candles for Young in Lisbon", "53 cheese for Lewis in Ghent")
-TOP = lined(RICE, OSLO, LEIDEN, *REST)
-UP = BROWSING + "c.ViewCursor.gotoStart(False)\nc.ViewCursor.goDown(2, False)\n" + pressed(".uno:MoveUp")
+CHEESE, INK = "32 cheese for Shaw in Naples", "53 ink for Irwin in Ghent"
+BETWEEN = (
+    "71 glue for Olsen in Zagreb",
+    "89 yarn for Carter in Oslo",
+    "20 maps for Young in Rouen",
+    "26 doors for Lewis in Leiden",
+    "38 oats for Foster in Utrecht",
+    "86 tiles for Underwood in Izmir",
+)
+PENS = "35 pens for Clark in Lisbon"
+LOWER = lined(*BETWEEN, CHEESE, INK, PENS)
+MENU = 's.executeDispatch(c.Frame, ".uno:MoveDown", "", 0, none())'
+DOWN = BROWSING + "c.ViewCursor.gotoStart(False)\n" + pressed(".uno:MoveDown")
 fresh(
     "writer-move",
-    right_by_the_menu=edit(UP + '\ns.executeDispatch(c.Frame, ".uno:MoveUp", "", 0, none())'),
-    right_typed=lambda home: traces(home.office(TOP)),
-    wrong_one_place=edit(UP),
-    wrong_exchanged=edit(lined(RICE, LEIDEN, OSLO, *REST)),
-    wrong_reversed=edit(lined(*reversed((OSLO, LEIDEN, RICE, *REST)))),
-    spoiled_heading=edit(TOP, paragraphs('If i = 1 Then c.ParaStyleName = "Title"')),
-    spoiled_space_behind=edit(lined(f"{RICE} ", OSLO, LEIDEN, *REST)),
-    spoiled_saved_twice=lambda home: home.office(TOP).later(
+    right_by_the_menu=edit(DOWN, *[MENU] * 5),
+    right_typed=lambda home: traces(home.office(LOWER)),
+    wrong_one_place=edit(DOWN),
+    wrong_exchanged=edit(lined(INK, *BETWEEN, CHEESE, PENS)),
+    wrong_below=edit(DOWN, *[MENU] * 6),
+    wrong_reversed=edit(lined(*reversed((CHEESE, *BETWEEN, INK, PENS)))),
+    spoiled_heading=edit(LOWER, paragraphs('If i = 7 Then c.ParaStyleName = "Title"')),
+    spoiled_space_behind=edit(lined(*BETWEEN, f"{CHEESE} ", INK, PENS)),
+    spoiled_saved_twice=lambda home: home.office(LOWER).later(
         lambda home: home.copy(document(home).name, "guests-32 (new).odt")
     ),
 )

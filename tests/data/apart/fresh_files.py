@@ -120,26 +120,27 @@ fresh(
         swap("schedule-38.txt", "32 lemons", "46 lemons"), swap("schedule-38.txt", "17 maps", "31 maps")
     ),
 )
+LESS = "garden-65.txt"
+LINES = "44 ink\n62 yarn\n38 tiles\n"
 fresh(
     "mousepad-delete-line",
-    right=then(sh("sed -i 4d survey-26.txt"), lambda home: home.editor_traces("survey-26.txt")),
-    wrong_blank_left=swap("survey-26.txt", "83 umbrellas\n", " \n"),
-    wrong_joined=swap("survey-26.txt", "\n83 umbrellas\n", " "),
-    wrong_marked=swap("survey-26.txt", "83 umbrellas", "# 83 umbrellas"),
-    spoiled_empty_lines_below=then(
-        sh("sed -i 4d survey-26.txt"), lambda home: home.put("survey-26.txt", home.text("survey-26.txt") + "\n\n")
-    ),
-    spoiled_kept_in_a_file=sh("sed -i 4d survey-26.txt; echo '83 umbrellas' > deleted.txt"),
+    right=then(sh(f"sed -i 5,7d {LESS}"), lambda home: home.editor_traces(LESS)),
+    wrong_blank_left=swap(LESS, LINES, " \n"),
+    wrong_joined=swap(LESS, f"\n{LINES}", " "),
+    wrong_marked=sh(f"sed -i '5,7s/^/# /' {LESS}"),
+    spoiled_empty_lines_below=then(sh(f"sed -i 5,7d {LESS}"), lambda home: home.put(LESS, home.text(LESS) + "\n\n")),
+    spoiled_kept_in_a_file=sh(f"sed -n 5,7p {LESS} > deleted.txt; sed -i 5,7d {LESS}"),
 )
-ENDS = "journal-68.txt"
+ENDS, MAC = "museum-50.txt", "visitors-32.txt"
+TO_MAC = f"tr '\\n' '\\r' < {ENDS} > {MAC}"
 fresh(
     "mousepad-line-ends",
-    right=then(sh(f"sed -i 's/$/\\r/' {ENDS}"), lambda home: home.editor_traces(ENDS)),
-    wrong_of_the_old_mac=sh(f"tr '\\n' '\\r' < {ENDS} > x; mv x {ENDS}"),
-    wrong_twice=sh(f"sed -i 's/$/\\r\\r/' {ENDS}"),
-    wrong_way_round=sh(f"sed -i 's/^/\\r/' {ENDS}"),
-    spoiled_mark_of_the_encoding=sh(f"sed -i -e 's/$/\\r/' -e '1s/^/\\xef\\xbb\\xbf/' {ENDS}"),
-    spoiled_backup=sh(f"sed -i.bak 's/$/\\r/' {ENDS}"),
+    right=then(sh(TO_MAC), lambda home: home.editor_traces(ENDS, MAC)),
+    wrong_of_windows=sh(f"sed 's/$/\\r/' {ENDS} > {MAC}"),
+    wrong_twice=sh(f"tr '\\n' '\\r' < {ENDS} | sed 's/\\r/\\r\\r/g' > {MAC}"),
+    wrong_way_round=sh(f"{{ printf '\\r'; tr '\\n' '\\r' < {ENDS} | head -c -1; }} > {MAC}"),
+    spoiled_mark_of_the_encoding=sh(f"{TO_MAC}; sed -i '1s/^/\\xef\\xbb\\xbf/' {MAC}"),
+    spoiled_backup=sh(f"{TO_MAC}; cp {ENDS} {ENDS}.bak"),
 )
 LONG = "parking-53.txt"
 fresh(
@@ -151,19 +152,15 @@ fresh(
     spoiled_line_below_gone=sh(f"sed -i -e '221s/.*/Oslo 74/' -e 222d {LONG}"),
     spoiled_first_line=sh(f"sed -i -e '221s/.*/Oslo 74/' -e '1s/^/ /' {LONG}"),
 )
-GARDEN = "garden-26.txt"
+LAMPS = "journal-14.txt"
+UP, DOWN = "23 ink\n50 rice\n68 pens\n20 umbrellas\n2 glue\n", "77 lemons\n14 tiles\n"
 fresh(
     "mousepad-move-line",
-    right=then(
-        lambda home: home.put_lines(GARDEN, home.lines(GARDEN)[-1:] + home.lines(GARDEN)[:-1]),
-        lambda home: home.editor_traces(GARDEN),
-    ),
-    wrong_exchanged=lambda home: home.put_lines(
-        GARDEN, home.lines(GARDEN)[-1:] + home.lines(GARDEN)[1:-1] + home.lines(GARDEN)[:1]
-    ),
-    wrong_first_to_the_end=lambda home: home.put_lines(GARDEN, home.lines(GARDEN)[1:] + home.lines(GARDEN)[:1]),
-    wrong_joined_with_the_next=lambda home: home.put(GARDEN, "26 flour" + home.text(GARDEN).replace("26 flour\n", "")),
-    spoiled_number_of_another=lambda home: home.put(GARDEN, "26 flour\n23 pens\n50 umbrellas\n38 glue\n6 yarn\n"),
+    right=then(put(LAMPS, f"{UP}{DOWN}26 lamps\n44 candles\n"), lambda home: home.editor_traces(LAMPS)),
+    wrong_exchanged=put(LAMPS, f"{UP}44 candles\n{DOWN}26 lamps\n"),
+    wrong_other_one_moved=put(LAMPS, f"{UP}44 candles\n26 lamps\n{DOWN}"),
+    wrong_joined_with_the_next=put(LAMPS, f"{UP}{DOWN}26 lamps44 candles\n"),
+    spoiled_number_of_another=put(LAMPS, f"{UP}{DOWN}26 lamps\n44 candles\n".replace("23 ink", "32 ink")),
 )
 fresh(
     "mousepad-save-as",
@@ -216,8 +213,8 @@ fresh(
 )
 fresh(
     "mousepad-undo",
-    wrong_text_of_the_other_file=sh("cp schedule-83.md journal-26.txt"),
-    wrong_one_line_end=sh("echo > journal-26.txt"),
+    wrong_text_of_the_other_file=sh("{ cat schedule-83.md; echo 71 shovels; } > journal-26.txt"),
+    wrong_line_alone=sh("echo 71 shovels > journal-26.txt"),
 )
 NAMED = "visitors-65.txt"
 BOTH = f"sed -i -e 's/Olsen from Rouen/OLSEN FROM ROUEN/' -e 's/Lewis from Kiel/LEWIS FROM KIEL/' {NAMED}"
@@ -322,7 +319,7 @@ fresh(
     spoiled_first_try_left=sh("mkdir 'Cork/New Folder' Cork/Zagreb"),
     spoiled_file_of_cork=sh("mkdir Cork/Zagreb; rm Cork/journey-17.txt"),
 )
-VISITORS = "visitors-56.sh"
+VISITORS = "visitors-50.sh"
 fresh(
     "thunar-permissions",
     right=then(lambda home: home.mode(VISITORS, 0o740), lambda home: home.viewer_traces()),

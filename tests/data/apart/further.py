@@ -1,12 +1,25 @@
 """Further end states of templates of every family, written on 30 November after the others were judged."""
 
 from tests.data.apart.kit import Home, states
-from tests.data.apart.office import BOLD, COST, OUT, at, costs, edit, formula, shown, sort, total, value
+from tests.data.apart.office import (
+    BOLD,
+    COST,
+    HAMMERS_AND_YARN,
+    ITALIC,
+    PART,
+    SORTED,
+    at,
+    costs,
+    edit,
+    formula,
+    shown,
+    total,
+    value,
+)
 from tests.data.apart.pages import HOST, marked
 from tests.data.apart.shell import ADD, ALIAS, ALIASES, PACK
-from tests.data.apart.texts import KEYS, NAMES, SET, TABLE
-from tests.data.apart.writing import CHEESE, FOURTH, LINES, LIST, MOVED, NAPLES, WORD, lined, paragraphs
-from tests.data.apart.writing import LAST as LAST_LINE
+from tests.data.apart.texts import KEYS, MAC, NAMES, SET, TABLE, UNIX
+from tests.data.apart.writing import BELOW, DONE, FIFTH, LEIDEN, VERONA, WORD, paragraphs
 
 
 def inside(*cells: str, end: bool = True) -> str:
@@ -26,16 +39,16 @@ def into_a_trash_of_the_home(home: Home) -> Home:
 
 states(
     "calc-bold",
-    right_within_the_cells=edit(inside("A1", "B1", "C1")),
-    wrong_a_letter_of_the_last=edit(inside("A1", "B1"), inside("C1", end=False)),
-    spoiled_comment=edit(f"{at('A1:C1')}.{BOLD}", f'doc.Sheets(0).Annotations.insertNew({at("B3")}.CellAddress, "x")'),
+    right_all_and_the_others_back=edit(f"{at('A1:C6')}.{BOLD}", f"{at('A1:C6')}.CharWeight = 100", PART),
+    wrong_numbers_as_texts=edit(inside("C3", "C4")),
+    spoiled_comment=edit(PART, f'doc.Sheets(0).Annotations.insertNew({at("B3")}.CellAddress, "x")'),
 )
 states(
     "calc-sum",
     right_offset=total("=SUM(OFFSET(B1;1;0;5;1))"),
     wrong_double_half=total("=SUM(B2:B6;B2:B6)"),
     wrong_largest_twice=total("=SUM(B2:B5)+B5"),
-    spoiled_sheet_protected=edit(formula("B8", "=SUM(B2:B6)"), 'doc.Sheets(0).protect("")'),
+    spoiled_sheet_protected=edit(formula("B9", "=SUM(B2:B6)"), 'doc.Sheets(0).protect("")'),
 )
 states(
     "calc-column",
@@ -49,35 +62,38 @@ states(
     spoiled_comment=edit(value("C3", 176), f'doc.Sheets(0).Annotations.insertNew({at("C3")}.CellAddress, "new")'),
     spoiled_protected=edit(value("C3", 176), 'doc.Sheets(0).protect("")'),
 )
-states("calc-sort", spoiled_row_hidden=edit(sort("A1:C6", 1), "doc.Sheets(0).Rows(5).IsVisible = False"))
-states("calc-remove-row", spoiled_number_as_text=edit(OUT.format(4), f"v = {at('C4')}.String\n{at('C4')}.String = v"))
+states("calc-sort", spoiled_row_hidden=edit(SORTED, "doc.Sheets(0).Rows(5).IsVisible = False"))
+states(
+    "calc-remove-row",
+    spoiled_number_as_text=edit(HAMMERS_AND_YARN, f"v = {at('C4')}.String\n{at('C4')}.String = v"),
+)
 states(
     "calc-rename-sheet",
-    spoiled_colour_of_the_tab=edit('doc.Sheets(0).Name = "Zagreb"', "doc.Sheets(0).TabColor = 16711680"),
+    spoiled_colour_of_the_tab=edit('doc.Sheets(0).Name = "Zagreb-20"', "doc.Sheets(0).TabColor = 16711680"),
 )
 states(
     "writer-bold",
     right_in_two_parts=edit(
-        WORD.format("chee"), f"c.{BOLD}", WORD.format("cheese"), "c.collapseToEnd()", "c.goLeft(2, True)", f"c.{BOLD}"
+        WORD.format("Leid"), f"c.{ITALIC}", LEIDEN, "c.collapseToEnd()", "c.goLeft(2, True)", f"c.{ITALIC}"
     ),
-    wrong_for_asian_letters=edit(CHEESE, "c.CharWeightAsian = 150"),
-    spoiled_margin=edit(CHEESE, f"c.{BOLD}", page("LeftMargin = 5000")),
+    wrong_for_asian_letters=edit(LEIDEN, "c.CharPostureAsian = com.sun.star.awt.FontSlant.ITALIC"),
+    spoiled_margin=edit(LEIDEN, f"c.{ITALIC}", page("LeftMargin = 5000")),
 )
 states(
     "writer-heading",
     spoiled_comment=edit(
-        FOURTH.format("Heading 1"),
+        FIFTH.format("Heading 5"),
         'a = doc.createInstance("com.sun.star.text.textfield.Annotation")\na.Content = "x"\n'
         "doc.Text.insertTextContent(doc.Text.createTextCursor(), a, False)",
     ),
-    spoiled_landscape=edit(FOURTH.format("Heading 1"), page("Width = 29700", "Height = 21000")),
+    spoiled_landscape=edit(FIFTH.format("Heading 5"), page("Width = 29700", "Height = 21000")),
 )
-states("writer-list", spoiled_line_as_heading=edit(paragraphs(LIST, 'If i = 2 Then c.ParaStyleName = "Heading 2"')))
+states("writer-list", spoiled_line_as_heading=edit(paragraphs(BELOW, 'If i = 7 Then c.ParaStyleName = "Heading 2"')))
 states(
     "writer-move",
-    spoiled_header=edit(lined(MOVED, *LINES, LAST_LINE), page("HeaderIsOn = True", 'HeaderText.String = "moved"')),
+    spoiled_header=edit(DONE, page("HeaderIsOn = True", 'HeaderText.String = "moved"')),
 )
-states("writer-replace", ambiguous_recorded=edit("doc.RecordChanges = True", NAPLES))
+states("writer-replace", ambiguous_recorded=edit("doc.RecordChanges = True", VERONA))
 states(
     "xterm-count",
     right_for_its_user_alone=lambda home: home.sh("umask 077; grep -c Irwin meeting.log > schedule.txt"),
@@ -140,9 +156,12 @@ states(
     "thunar-move",
     right_with_a_new_time=lambda home: home.move("delivery-95.txt", "Lisbon/delivery-95.txt").sh("touch Lisbon/*"),
 )
-states("thunar-permissions", spoiled_group_of_its_own=lambda home: home.mode("parking-71.sh", 0o2740))
-states("mousepad-line-ends", wrong_first_line_of_unix=lambda home: home.sh("sed -i '2,$s/$/\\r/' payroll-98.txt"))
-states("mousepad-indent", wrong_tab_and_space=lambda home: home.sh("sed -i '3,5s/^/\\t /' archive-92.txt"))
+states("thunar-permissions", spoiled_group_of_its_own=lambda home: home.mode("parking-56.sh", 0o2740))
+states(
+    "mousepad-line-ends",
+    wrong_last_line_of_windows=lambda home: home.sh(f"tr '\\n' '\\r' < {UNIX} > {MAC}; echo >> {MAC}"),
+)
+states("mousepad-indent", wrong_tab_and_space=lambda home: home.sh("sed -i '4,8s/^/\\t /' survey-44.txt"))
 states(
     "mousepad-sort",
     wrong_empty_line_first=lambda home: home.put(NAMES, "\n" + "".join(f"{x}\n" for x in sorted(home.lines(NAMES)))),
@@ -150,7 +169,7 @@ states(
 states(
     "mousepad-swap-columns",
     right_saved_anew=lambda home: home.sh(
-        f"umask 022; awk -F';' '{{print $2\";\"$1}}' {TABLE} > {TABLE}.new; mv {TABLE}.new {TABLE}"
+        f"umask 022; awk -F: '{{print $2\"=\"$1}}' {TABLE} > {TABLE}.new; mv {TABLE}.new {TABLE}"
     ),
 )
 states("mousepad-settings", spoiled_word_wrap=lambda home: home.put(KEYS, SET + "word-wrap=true\n"))
@@ -168,9 +187,8 @@ def look_of(family: str, name: str, *settings: str) -> str:
     return style + "\n".join(f"s.{setting}" for setting in settings)
 
 
-HEADINGS = f"{at('A1:C1')}.{BOLD}"
-SUM = formula("B8", "=SUM(B2:B6)")
-RENAMED = 'doc.Sheets(0).Name = "Zagreb"'
+SUM = formula("B9", "=SUM(B2:B6)")
+RENAMED = 'doc.Sheets(0).Name = "Zagreb-20"'
 BROWSING = "c = doc.CurrentController\n"
 FILTER = (
     'Dim a As New com.sun.star.table.CellRangeAddress\na = {}.RangeAddress\ndoc.DatabaseRanges.addNewByName("d", a)\n'
@@ -184,10 +202,10 @@ CONDITION = (
 # beside the work: how the window shows the document is no part of it
 states(
     "calc-bold",
-    right_other_zoom_and_cell=edit(HEADINGS, BROWSING, "c.ZoomValue = 150", f"c.select({at('F20')})"),
-    spoiled_merged=edit(HEADINGS, f"{at('A8:B8')}.merge(True)"),
-    spoiled_condition=edit(HEADINGS, CONDITION.format(at("B2:B6"))),
-    spoiled_plain_cells=edit(HEADINGS, look_of("CellStyles", "Default", "CharHeight = 14")),
+    right_other_zoom_and_cell=edit(PART, BROWSING, "c.ZoomValue = 150", f"c.select({at('F20')})"),
+    spoiled_merged=edit(PART, f"{at('A8:B8')}.merge(True)"),
+    spoiled_condition=edit(PART, CONDITION.format(at("B2:B6"))),
+    spoiled_plain_cells=edit(PART, look_of("CellStyles", "Default", "CharHeight = 14")),
 )
 states(
     "calc-sum",
@@ -204,7 +222,7 @@ states("calc-column", wrong_whole_columns_of_one=edit(COST, *(formula(f"D{n}", "
 states(
     "calc-rename-sheet",
     spoiled_structure_protected=edit(RENAMED, 'doc.protect("")'),
-    spoiled_title=edit(RENAMED, 'doc.DocumentProperties.Title = "Zagreb"'),
+    spoiled_title=edit(RENAMED, 'doc.DocumentProperties.Title = "Zagreb-20"'),
 )
 states(
     "calc-three-sheets",
@@ -220,24 +238,24 @@ states(
         "doc.Sheets(1).IsVisible = False",
     ),
 )
-BOLD_WORD = f"{CHEESE}c.{BOLD}\n"
+ITALIC_WORD = f"{LEIDEN}c.{ITALIC}\n"
 MARK = (
     'm = doc.createInstance("com.sun.star.text.Bookmark")\n'
     "doc.Text.insertTextContent(doc.Text.createTextCursor(), m, False)"
 )
 states(
     "writer-bold",
-    right_other_zoom=edit(BOLD_WORD, BROWSING, "c.ViewSettings.ZoomValue = 150"),
-    spoiled_plain_text=edit(BOLD_WORD, look_of("ParagraphStyles", "Standard", "CharHeight = 14")),
-    spoiled_footer=edit(BOLD_WORD, page("FooterIsOn = True", 'FooterText.String = "x"')),
-    spoiled_bookmark=edit(BOLD_WORD, MARK),
-    spoiled_link=edit(BOLD_WORD, WORD.format("Naples"), 'c.HyperLinkURL = "http://example.org/"'),
+    right_other_zoom=edit(ITALIC_WORD, BROWSING, "c.ViewSettings.ZoomValue = 150"),
+    spoiled_plain_text=edit(ITALIC_WORD, look_of("ParagraphStyles", "Standard", "CharHeight = 14")),
+    spoiled_footer=edit(ITALIC_WORD, page("FooterIsOn = True", 'FooterText.String = "x"')),
+    spoiled_bookmark=edit(ITALIC_WORD, MARK),
+    spoiled_link=edit(ITALIC_WORD, WORD.format("Verona"), 'c.HyperLinkURL = "http://example.org/"'),
     spoiled_page_break=edit(
-        BOLD_WORD, paragraphs("If i = 3 Then c.BreakType = com.sun.star.style.BreakType.PAGE_BEFORE")
+        ITALIC_WORD, paragraphs("If i = 3 Then c.BreakType = com.sun.star.style.BreakType.PAGE_BEFORE")
     ),
-    spoiled_coloured_page=edit(BOLD_WORD, page("BackColor = 16776960")),
-    spoiled_title=edit(BOLD_WORD, 'doc.DocumentProperties.Title = "cheese"'),
-    spoiled_top=edit(BOLD_WORD, page("TopMargin = 500")),
+    spoiled_coloured_page=edit(ITALIC_WORD, page("BackColor = 16776960")),
+    spoiled_title=edit(ITALIC_WORD, 'doc.DocumentProperties.Title = "Leiden"'),
+    spoiled_top=edit(ITALIC_WORD, page("TopMargin = 500")),
 )
 LINE = "Dim b As New com.sun.star.table.BorderLine2\nb.OuterLineWidth = 50\n{}.BottomBorder = b"
 states(

@@ -68,28 +68,30 @@ def style(range_: str, *settings: str) -> str:
 
 
 HEADS = f"{at('A1:C1')}.{BOLD}\n"
+PART = f"{at('C3:C4')}.{BOLD}\n"
 states(
     "calc-bold",
-    right_directly=edit(HEADS),
-    right_one_by_one=edit(*(f"{at(c)}.{BOLD}" for c in ("C1", "A1", "B1"))),
-    right_by_a_style=edit(style("A1:C1", BOLD)),
-    right_with_traces=lambda home: traces(home.office(HEADS)),
-    right_heavier=edit(f"{at('A1:C1')}.CharWeight = 200"),
-    wrong_two=edit(f"{at('A1:B1')}.{BOLD}"),
-    wrong_italic=edit(f"{at('A1:C1')}.{ITALIC}"),
-    wrong_row_below=edit(f"{at('A2:C2')}.{BOLD}"),
-    wrong_larger=edit(f"{at('A1:C1')}.CharHeight = 14"),
-    wrong_saved_elsewhere=elsewhere("visitors-38 bold.ods", HEADS),
-    wrong_style_of_other_name=edit(style("A1:C1", ITALIC)),
-    spoiled_italic_too=edit(HEADS, f"{at('A1:C1')}.{ITALIC}"),
-    spoiled_underlined=edit(HEADS, f"{at('A1:C1')}.CharUnderline = 1"),
-    spoiled_colour=edit(HEADS, f"{at('A1:C1')}.CellBackColor = 16776960"),
-    spoiled_first_column=edit(HEADS, f"{at('A2:A6')}.{BOLD}"),
-    spoiled_word=edit(HEADS, text("A1", "Thing")),
+    right_directly=edit(PART),
+    right_one_by_one=edit(*(f"{at(c)}.{BOLD}" for c in ("C4", "C3"))),
+    right_by_a_style=edit(style("C3:C4", BOLD)),
+    right_with_traces=lambda home: traces(home.office(PART)),
+    right_heavier=edit(f"{at('C3:C4')}.CharWeight = 200"),
+    wrong_one=edit(f"{at('C3')}.{BOLD}"),
+    wrong_italic=edit(f"{at('C3:C4')}.{ITALIC}"),
+    wrong_row_below=edit(f"{at('C4:C5')}.{BOLD}"),
+    wrong_column_beside=edit(f"{at('B3:B4')}.{BOLD}"),
+    wrong_larger=edit(f"{at('C3:C4')}.CharHeight = 14"),
+    wrong_saved_elsewhere=elsewhere("visitors-38 bold.ods", PART),
+    wrong_style_of_other_name=edit(style("C3:C4", ITALIC)),
+    spoiled_italic_too=edit(PART, f"{at('C3:C4')}.{ITALIC}"),
+    spoiled_underlined=edit(PART, f"{at('C3:C4')}.CharUnderline = 1"),
+    spoiled_colour=edit(PART, f"{at('C3:C4')}.CellBackColor = 16776960"),
+    spoiled_headings=edit(PART, HEADS),
+    spoiled_word=edit(PART, text("A1", "Thing")),
     spoiled_copy=lambda home: home.copy("visitors-38.ods", "visitors-38.bak.ods").documents.append(
-        ("visitors-38.ods", HEADS)
+        ("visitors-38.ods", PART)
     ),
-    ambiguous_whole_row=edit(f"doc.Sheets(0).Rows(0).{BOLD}"),
+    ambiguous_empty_cells_too=edit(PART, f"{at('D3:D4')}.{BOLD}"),
 )
 RICE = value("C3", 176)
 states(
@@ -111,7 +113,7 @@ states(
     spoiled_note=edit(RICE, text("D3", "new")),
     ambiguous_formula=edit(formula("C3", "=50+126")),
 )
-COST = text("D1", "cost")
+COST = text("D1", "payroll")
 
 
 def costs(words: str, rows: range = range(2, 7)) -> str:
@@ -145,8 +147,8 @@ states(
     ),
     wrong_first_price_for_all=edit(costs("=B{0}*$C$2")),
     wrong_row_below=edit(*(formula(f"D{n}", f"=B{n - 1}*C{n - 1}") for n in range(3, 8)), COST),
-    wrong_capital=edit(costs("=B{0}*C{0}"), text("D1", "Cost")),
-    wrong_column=edit(text("E1", "cost"), *(formula(f"E{n}", f"=B{n}*C{n}") for n in range(2, 7))),
+    wrong_capital=edit(costs("=B{0}*C{0}"), text("D1", "Payroll")),
+    wrong_column=edit(text("E1", "payroll"), *(formula(f"E{n}", f"=B{n}*C{n}") for n in range(2, 7))),
     wrong_square=edit(costs("=B{0}*B{0}")),
     spoiled_total=edit(costs("=B{0}*C{0}"), formula("D7", "=SUM(D2:D6)")),
     spoiled_price=edit(value("C4", 6), costs("=B{0}*C{0}")),
@@ -189,24 +191,26 @@ states(
     ),
 )
 FREEZE = "doc.CurrentController.freezeAtPosition({}, {})"
+NINE_AND_THREE = FREEZE.format(3, 9)
 states(
     "calc-freeze",
-    right=edit(FREEZE.format(0, 1)),
-    right_after_column=edit(FREEZE.format(1, 0), FREEZE.format(0, 0), FREEZE.format(0, 1)),
-    right_other_cell_chosen=edit(FREEZE.format(0, 1), f"doc.CurrentController.select({at('B4')})"),
-    right_with_traces=lambda home: traces(home.office(FREEZE.format(0, 1))),
-    wrong_column_too=edit(FREEZE.format(1, 1)),
-    wrong_column=edit(FREEZE.format(1, 0)),
-    wrong_two_rows=edit(FREEZE.format(0, 2)),
-    wrong_split=edit("doc.CurrentController.splitAtPosition(0, 30)"),
-    wrong_not_saved=elsewhere("guests-62 frozen.ods", FREEZE.format(0, 1)),
+    right=edit(NINE_AND_THREE),
+    right_after_column=edit(FREEZE.format(1, 0), FREEZE.format(0, 0), NINE_AND_THREE),
+    right_other_cell_chosen=edit(NINE_AND_THREE, f"doc.CurrentController.select({at('B4')})"),
+    right_with_traces=lambda home: traces(home.office(NINE_AND_THREE)),
+    wrong_next_column_too=edit(FREEZE.format(4, 9)),
+    wrong_rows_alone=edit(FREEZE.format(0, 9)),
+    wrong_rows_for_columns=edit(FREEZE.format(9, 3)),
+    wrong_split=edit("doc.CurrentController.splitAtPosition(200, 150)"),
+    wrong_not_saved=elsewhere("guests-62 frozen.ods", NINE_AND_THREE),
     wrong_repeated_on_print=edit(
-        "Dim r As New com.sun.star.table.CellRangeAddress\nr.EndRow = 0\ndoc.Sheets(0).setTitleRows(r)\ndoc.Sheets(0).setPrintTitleRows(True)"  # noqa: E501
+        "Dim r As New com.sun.star.table.CellRangeAddress\nr.EndRow = 8\nr.EndColumn = 2\ndoc.Sheets(0).setTitleRows(r)\ndoc.Sheets(0).setPrintTitleRows(True)\n"  # noqa: E501
+        "doc.Sheets(0).setTitleColumns(r)\ndoc.Sheets(0).setPrintTitleColumns(True)"
     ),
-    spoiled_value=edit(FREEZE.format(0, 1), value("B2", 12)),
-    spoiled_bold=edit(FREEZE.format(0, 1), HEADS),
-    spoiled_sheet=edit(FREEZE.format(0, 1), 'doc.Sheets.insertNewByName("Sheet2", 1)'),
-    spoiled_row_above=edit("doc.Sheets(0).Rows.insertByIndex(0, 1)", FREEZE.format(0, 1)),
+    spoiled_value=edit(NINE_AND_THREE, value("B2", 12)),
+    spoiled_bold=edit(NINE_AND_THREE, HEADS),
+    spoiled_sheet=edit(NINE_AND_THREE, 'doc.Sheets.insertNewByName("Sheet2", 1)'),
+    spoiled_row_above=edit("doc.Sheets(0).Rows.insertByIndex(0, 1)", NINE_AND_THREE),
 )
 
 
@@ -221,71 +225,83 @@ STANDARD = (
 )
 states(
     "calc-percent",
-    right_standard=edit(STANDARD.format(at("B2:B6"))),
-    right_one_place=edit(shown("B2:B6", "0.0%")),
+    right_standard=edit(STANDARD.format(at("B3:B6"))),
+    right_one_place=edit(shown("B3:B6", "0.0%")),
     right_by_a_style=edit(
         's = doc.createInstance("com.sun.star.style.CellStyle")\ndoc.StyleFamilies.getByName("CellStyles").insertByName("Part", s)\n'  # noqa: E501
         + STANDARD.format("s")
-        + f'{at("B2:B6")}.CellStyle = "Part"'
+        + f'{at("B3:B6")}.CellStyle = "Part"'
     ),
-    right_with_traces=lambda home: traces(home.office(STANDARD.format(at("B2:B6")))),
+    right_with_traces=lambda home: traces(home.office(STANDARD.format(at("B3:B6")))),
     wrong_divided=edit(
-        STANDARD.format(at("B2:B6")), *(value(f"B{n}", f"{at(f'B{n}')}.Value / 100") for n in range(2, 7))
+        STANDARD.format(at("B3:B6")), *(value(f"B{n}", f"{at(f'B{n}')}.Value / 100") for n in range(3, 7))
     ),
-    wrong_last_missing=edit(STANDARD.format(at("B2:B5"))),
-    wrong_prices=edit(STANDARD.format(at("C2:C6"))),
-    wrong_text=edit(*(text(f"B{n}", f"{v}00%") for n, v in zip(range(2, 7), (5, 59, 14, 23, 2), strict=True))),
-    wrong_places_only=edit(shown("B2:B6", "0.00")),
-    wrong_scientific=edit(shown("B2:B6", "0.00E+00")),
-    spoiled_prices_too=edit(STANDARD.format(at("B2:C6"))),
-    spoiled_value=edit(STANDARD.format(at("B2:B6")), value("B6", 3)),
-    spoiled_bold=edit(STANDARD.format(at("B2:B6")), f"{at('B2:B6')}.{BOLD}"),
-    spoiled_heading=edit(STANDARD.format(at("B2:B6")), text("B1", "amount (%)")),
-    ambiguous_sign_as_text=edit(shown("B2:B6", '0""%""')),
-    ambiguous_whole_column=edit(STANDARD.format("doc.Sheets(0).Columns(1)")),
+    wrong_last_missing=edit(STANDARD.format(at("B3:B5"))),
+    wrong_prices=edit(STANDARD.format(at("C3:C6"))),
+    wrong_text=edit(*(text(f"B{n}", f"{v}00%") for n, v in zip(range(3, 7), (59, 14, 23, 2), strict=True))),
+    wrong_places_only=edit(shown("B3:B6", "0.00")),
+    wrong_scientific=edit(shown("B3:B6", "0.00E+00")),
+    spoiled_prices_too=edit(STANDARD.format(at("B3:C6"))),
+    spoiled_whole_column=edit(STANDARD.format("doc.Sheets(0).Columns(1)")),
+    spoiled_value=edit(STANDARD.format(at("B3:B6")), value("B6", 3)),
+    spoiled_bold=edit(STANDARD.format(at("B3:B6")), f"{at('B3:B6')}.{BOLD}"),
+    spoiled_heading=edit(STANDARD.format(at("B3:B6")), text("B1", "amount (%)")),
+    ambiguous_sign_as_text=edit(shown("B3:B6", '0""%""')),
+    ambiguous_empty_cells_below=edit(STANDARD.format(at("B3:B20"))),
 )
 OUT = "doc.Sheets(0).Rows.removeByIndex({}, 1)\n"
+HAMMERS_AND_YARN = OUT.format(7) + OUT.format(4)
+UP = "doc.Sheets(0).removeRange({}.RangeAddress, com.sun.star.sheet.CellDeleteMode.UP)"
 states(
     "calc-remove-row",
-    right_row=edit(OUT.format(4)),
-    right_moved_up=edit(text("A5", "juice"), value("B5", 20), value("C5", 53), f"{at('A6:C6')}.clearContents(1023)"),
-    right_cells=edit(f"doc.Sheets(0).removeRange({at('A5:C5')}.RangeAddress, com.sun.star.sheet.CellDeleteMode.UP)"),
-    right_with_traces=lambda home: traces(home.office(OUT.format(4))),
-    wrong_gap=edit(f"{at('A5:C5')}.clearContents(1023)"),
-    wrong_hidden=edit("doc.Sheets(0).Rows(4).IsVisible = False"),
-    wrong_row_above=edit(OUT.format(3)),
-    wrong_two=edit(OUT.format(4), OUT.format(4)),
-    wrong_name_only=edit(f"doc.Sheets(0).removeRange({at('A5')}.RangeAddress, com.sun.star.sheet.CellDeleteMode.UP)"),
-    wrong_moved_below=edit(text("A8", "yarn"), value("B8", 17), value("C8", 95), OUT.format(4)),
-    wrong_other_sheet=edit('doc.Sheets.copyByName("Sheet1", "Sheet2", 1)', "doc.Sheets(1).Rows.removeByIndex(4, 1)"),
-    spoiled_value=edit(OUT.format(4), value("B5", 21)),
-    spoiled_old_sheet_kept=edit('doc.Sheets.copyByName("Sheet1", "old", 1)', OUT.format(4)),
-    spoiled_heading=edit(OUT.format(4), text("A1", "things")),
+    right_rows=edit(HAMMERS_AND_YARN),
+    right_moved_up=edit(
+        table([("juice", 59, 29), ("pens", 23, 68), ("maps", 14, 83), ("tiles", 2, 71), ("cheese", 29, 20)], 0, 5),
+        f"{at('A10:C11')}.clearContents(1023)",
+    ),
+    right_cells=edit(UP.format(at("A5:C5")), UP.format(at("A7:C7"))),
+    right_with_traces=lambda home: traces(home.office(HAMMERS_AND_YARN)),
+    wrong_gap=edit(*(f"{at(cells)}.clearContents(1023)" for cells in ("A5:C5", "A8:C8"))),
+    wrong_hidden=edit(*(f"doc.Sheets(0).Rows({n}).IsVisible = False" for n in (4, 7))),
+    wrong_row_above=edit(OUT.format(6), OUT.format(3)),
+    wrong_one_alone=edit(OUT.format(7)),
+    wrong_counted_after_the_first=edit(OUT.format(4), OUT.format(7)),
+    wrong_names_only=edit(UP.format(at("A8")), UP.format(at("A5"))),
+    wrong_moved_below=edit(table([("yarn", 32, 41), ("hammers", 50, 26)], 0, 14), HAMMERS_AND_YARN),
+    wrong_other_sheet=edit(
+        'doc.Sheets.copyByName("Sheet1", "Sheet2", 1)', *(f"doc.Sheets(1).Rows.removeByIndex({n}, 1)" for n in (7, 4))
+    ),
+    spoiled_value=edit(HAMMERS_AND_YARN, value("B5", 58)),
+    spoiled_old_sheet_kept=edit('doc.Sheets.copyByName("Sheet1", "old", 1)', HAMMERS_AND_YARN),
+    spoiled_heading=edit(HAMMERS_AND_YARN, text("A1", "things")),
 )
 states(
     "calc-rename-sheet",
-    right=edit('doc.Sheets(0).Name = "Zagreb"'),
-    right_copied_and_removed=edit('doc.Sheets.copyByName("Sheet1", "Zagreb", 1)', 'doc.Sheets.removeByName("Sheet1")'),
-    right_with_traces=lambda home: traces(home.office('doc.Sheets(0).Name = "Zagreb"')),
-    wrong_small=edit('doc.Sheets(0).Name = "zagreb"'),
-    wrong_space=edit('doc.Sheets(0).Name = "Zagreb "'),
-    wrong_new_sheet=edit('doc.Sheets.insertNewByName("Zagreb", 1)'),
-    wrong_copy=edit('doc.Sheets.copyByName("Sheet1", "Zagreb", 1)'),
-    wrong_cell=edit(text("A1", "Zagreb")),
-    wrong_name_of_file=lambda home: home.move("archive-74.ods", "Zagreb.ods"),
-    wrong_empty_sheet=edit('doc.Sheets.insertNewByName("Zagreb", 1)', 'doc.Sheets.removeByName("Sheet1")'),
-    spoiled_second=edit('doc.Sheets(0).Name = "Zagreb"', 'doc.Sheets.insertNewByName("Sheet2", 1)'),
-    spoiled_value=edit('doc.Sheets(0).Name = "Zagreb"', value("C2", 4)),
-    spoiled_file=lambda home: home.office('doc.Sheets(0).Name = "Zagreb"').later(
-        lambda home: home.copy("archive-74.ods", "Zagreb.ods")
+    right=edit('doc.Sheets(0).Name = "Zagreb-20"'),
+    right_copied_and_removed=edit(
+        'doc.Sheets.copyByName("Sheet1", "Zagreb-20", 1)', 'doc.Sheets.removeByName("Sheet1")'
+    ),
+    right_with_traces=lambda home: traces(home.office('doc.Sheets(0).Name = "Zagreb-20"')),
+    wrong_small=edit('doc.Sheets(0).Name = "zagreb-20"'),
+    wrong_space=edit('doc.Sheets(0).Name = "Zagreb-20 "'),
+    wrong_without_number=edit('doc.Sheets(0).Name = "Zagreb"'),
+    wrong_new_sheet=edit('doc.Sheets.insertNewByName("Zagreb-20", 1)'),
+    wrong_copy=edit('doc.Sheets.copyByName("Sheet1", "Zagreb-20", 1)'),
+    wrong_cell=edit(text("A1", "Zagreb-20")),
+    wrong_name_of_file=lambda home: home.move("archive-74.ods", "Zagreb-20.ods"),
+    wrong_empty_sheet=edit('doc.Sheets.insertNewByName("Zagreb-20", 1)', 'doc.Sheets.removeByName("Sheet1")'),
+    spoiled_second=edit('doc.Sheets(0).Name = "Zagreb-20"', 'doc.Sheets.insertNewByName("Sheet2", 1)'),
+    spoiled_value=edit('doc.Sheets(0).Name = "Zagreb-20"', value("C2", 4)),
+    spoiled_file=lambda home: home.office('doc.Sheets(0).Name = "Zagreb-20"').later(
+        lambda home: home.copy("archive-74.ods", "Zagreb-20.ods")
     ),
 )
 ORDERED: list[tuple[object, ...]] = [
+    ("umbrellas", 2, 26),
     ("tiles", 59, 38),
     ("hammers", 53, 44),
     ("flour", 26, 80),
     ("glue", 14, 92),
-    ("umbrellas", 2, 26),
 ]
 
 
@@ -297,28 +313,38 @@ def sort(cells: str, field: int, up: str = "False", head: str = "True") -> str:
     )
 
 
+def called(name: str) -> str:
+    return f'doc.Sheets(0).Name = "{name}"\n'
+
+
+CALLED = called("Utrecht-29")
+SORTED = sort("A1:C6", 2, "True") + CALLED
 states(
     "calc-sort",
-    right_by_sort=edit(sort("A1:C6", 1)),
-    right_without_headings_chosen=edit(sort("A2:C6", 1, head="False")),
-    right_typed=edit(table(ORDERED, 0, 2)),
-    right_with_traces=lambda home: traces(home.office(sort("A1:C6", 1))),
-    wrong_up=edit(sort("A1:C6", 1, "True")),
-    wrong_by_price=edit(sort("A1:C6", 2)),
-    wrong_amounts_alone=edit(sort("B1:B6", 0)),
-    wrong_headings_at_the_end=edit(table([*ORDERED, ("thing", "amount", "price")], 0)),
-    wrong_two_columns=edit(sort("A1:B6", 1)),
-    wrong_two_exchanged=edit(table([ORDERED[1], ORDERED[0], *ORDERED[2:]], 0, 2)),
-    wrong_beside=edit(table([("thing", "amount", "price"), *ORDERED])),
-    wrong_numbers_as_text=edit(table([tuple(str(x) for x in row) for row in ORDERED], 0, 2)),
-    spoiled_numbered=edit(sort("A1:C6", 1), *(value(f"D{n}", n - 1) for n in range(2, 7))),
-    spoiled_value=edit(sort("A1:C6", 1), value("C6", 27)),
-    spoiled_bold=edit(sort("A1:C6", 1), f"{at('A1:C1')}.{BOLD}"),
+    right_by_sort=edit(SORTED),
+    right_without_headings_chosen=edit(sort("A2:C6", 2, "True", "False"), CALLED),
+    right_typed=edit(CALLED, table(ORDERED, 0, 2)),
+    right_with_traces=lambda home: traces(home.office(SORTED)),
+    wrong_down=edit(sort("A1:C6", 2), CALLED),
+    wrong_by_amount=edit(sort("A1:C6", 1, "True"), CALLED),
+    wrong_prices_alone=edit(sort("C1:C6", 0, "True"), CALLED),
+    wrong_headings_at_the_end=edit(table([*ORDERED, ("thing", "amount", "price")], 0), CALLED),
+    wrong_two_columns=edit(sort("B1:C6", 1, "True"), CALLED),
+    wrong_two_exchanged=edit(table([ORDERED[1], ORDERED[0], *ORDERED[2:]], 0, 2), CALLED),
+    wrong_beside=edit(table([("thing", "amount", "price"), *ORDERED]), CALLED),
+    wrong_numbers_as_text=edit(table([tuple(str(x) for x in row) for row in ORDERED], 0, 2), CALLED),
+    wrong_not_sorted=edit(CALLED),
+    wrong_not_called=edit(sort("A1:C6", 2, "True")),
+    wrong_name=edit(SORTED, called("Utrecht 29")),
+    wrong_name_in_a_cell=edit(sort("A1:C6", 2, "True"), text("A8", "Utrecht-29")),
+    spoiled_numbered=edit(SORTED, *(value(f"D{n}", n - 1) for n in range(2, 7))),
+    spoiled_value=edit(SORTED, value("C6", 27)),
+    spoiled_bold=edit(SORTED, f"{at('A1:C1')}.{BOLD}"),
 )
 
 
 def total(words: str) -> State:
-    return edit(formula("B8", words))
+    return edit(formula("B9", words))
 
 
 states(
@@ -331,25 +357,25 @@ states(
     right_subtotal=total("=SUBTOTAL(9;B2:B6)"),
     right_sumproduct=total("=SUMPRODUCT(B2:B6)"),
     right_with_sheet=total("=SUM($Sheet1.B2:B6)"),
-    right_array=edit(f'{at("B8")}.ArrayFormula = "=SUM(B2:B6)"'),
-    right_name=edit(NAMED, formula("B8", "=SUM(amounts)")),
-    right_with_traces=lambda home: traces(home.office(formula("B8", "=SUM(B2:B6)"))),
-    wrong_value=edit(value("B8", 175)),
-    wrong_text=edit(text("B8", "=SUM(B2:B6)")),
+    right_array=edit(f'{at("B9")}.ArrayFormula = "=SUM(B2:B6)"'),
+    right_name=edit(NAMED, formula("B9", "=SUM(amounts)")),
+    right_with_traces=lambda home: traces(home.office(formula("B9", "=SUM(B2:B6)"))),
+    wrong_value=edit(value("B9", 175)),
+    wrong_text=edit(text("B9", "=SUM(B2:B6)")),
     wrong_numbers=total("=47+44+20+38+26"),
     wrong_one_number=total("=SUM(B2:B5)+26"),
     wrong_short=total("=SUM(B2:B5)"),
     wrong_prices=total("=SUM(C2:C6)"),
     wrong_both_columns=total("=SUM(B2:C6)"),
-    wrong_cell=edit(formula("B7", "=SUM(B2:B6)")),
-    wrong_other_column=edit(formula("C8", "=SUM(B2:B6)")),
+    wrong_cell=edit(formula("B8", "=SUM(B2:B6)")),
+    wrong_other_column=edit(formula("C9", "=SUM(B2:B6)")),
     wrong_result_and_nothing=total("=175+0*SUM(B2:B6)"),
     wrong_mean=total("=AVERAGE(B2:B6)"),
     wrong_text_of_sum=total('=TEXT(SUM(B2:B6);""0"")'),
-    spoiled_label=edit(formula("B8", "=SUM(B2:B6)"), text("A8", "total")),
-    spoiled_prices_too=edit(formula("B8", "=SUM(B2:B6)"), formula("C8", "=SUM(C2:C6)")),
-    spoiled_amount=edit(formula("B8", "=SUM(B2:B6)"), value("B4", 21)),
-    spoiled_bold=edit(formula("B8", "=SUM(B2:B6)"), f"{at('B8')}.{BOLD}"),
+    spoiled_label=edit(formula("B9", "=SUM(B2:B6)"), text("A9", "total")),
+    spoiled_prices_too=edit(formula("B9", "=SUM(B2:B6)"), formula("C9", "=SUM(C2:C6)")),
+    spoiled_amount=edit(formula("B9", "=SUM(B2:B6)"), value("B4", 21)),
+    spoiled_bold=edit(formula("B9", "=SUM(B2:B6)"), f"{at('B9')}.{BOLD}"),
     ambiguous_empty_cell_too=total("=SUM(B2:B7)"),
     ambiguous_heading_too=total("=SUM(B1:B6)"),
 )

@@ -67,22 +67,22 @@ states(
     spoiled_price=lambda home: home.add(PRICES, "total 1694\n").swap(PRICES, "doors 260", "doors 206"),
     spoiled_result_file=lambda home: home.add(PRICES, "total 1694\n").put("sum.txt", "1694\n"),
 )
-ONE, TWO = "Rouen/picture 1.png", "Rouen/picture 2.png"
+ONE, TWO, OTHER = (f"Oslo/picture {number}.png" for number in ("03", "04", "05"))
 states(
     "gpicview-delete",
-    right_by_rm=lambda home: home.sh(f"rm '{ONE}'"),
-    right_by_trash=lambda home: home.trash(ONE).viewer_traces(),
-    right_with_what_the_viewer_writes=lambda home: home.remove(ONE).viewer_traces(),
-    wrong_second=lambda home: home.remove(TWO),
-    wrong_two=lambda home: home.remove(ONE, TWO),
-    wrong_hidden=lambda home: home.move(ONE, "Rouen/.picture 1.png"),
-    wrong_moved_up=lambda home: home.move(ONE, "picture 1.png"),
-    wrong_emptied=lambda home: home.put(ONE, b""),
-    wrong_ending=lambda home: home.move(ONE, "Rouen/picture 1.png.deleted"),
-    wrong_hidden_folder=lambda home: home.move(ONE, ".old/picture 1.png"),
-    spoiled_names=lambda home: home.remove(ONE).move(TWO, ONE),
-    spoiled_other_picture=lambda home: home.remove(ONE).put(TWO, (home / TWO).read_bytes() + b"\n"),
-    spoiled_copy_of_another=lambda home: home.remove(ONE).copy(TWO, "Rouen/picture 5.png"),
+    right_by_rm=lambda home: home.sh(f"rm '{ONE}' '{TWO}'"),
+    right_by_trash=lambda home: home.trash(ONE, TWO).viewer_traces(),
+    right_with_what_the_viewer_writes=lambda home: home.remove(ONE, TWO).viewer_traces(),
+    wrong_one_alone=lambda home: home.remove(TWO),
+    wrong_another=lambda home: home.remove(ONE, OTHER),
+    wrong_hidden=lambda home: home.remove(TWO).move(ONE, "Oslo/.picture 03.png"),
+    wrong_moved_up=lambda home: home.remove(TWO).move(ONE, "picture 03.png"),
+    wrong_emptied=lambda home: home.remove(TWO).put(ONE, b""),
+    wrong_ending=lambda home: home.remove(TWO).move(ONE, f"{ONE}.deleted"),
+    wrong_hidden_folder=lambda home: home.move(ONE, ".old/picture 03.png").move(TWO, ".old/picture 04.png"),
+    spoiled_names=lambda home: home.remove(ONE, TWO).move(OTHER, ONE),
+    spoiled_other_picture=lambda home: home.remove(ONE, TWO).put(OTHER, (home / OTHER).read_bytes() + b"\n"),
+    spoiled_copy_of_another=lambda home: home.remove(ONE, TWO).copy(OTHER, "Oslo/picture 13.png"),
 )
 CITIES = "meeting-50.txt"
 states(

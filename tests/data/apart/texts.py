@@ -43,58 +43,54 @@ states(
     ),
     spoiled_new_folder=lambda home: home.swap("garden-38.txt", "5 flour", "19 flour").folder("Templates"),
 )
+CUT = "garden-50.txt"
+REMOVED = "92 lamps\n83 umbrellas\n98 lemons\n80 flour\n89 cheese\n"
 states(
     "mousepad-delete-line",
-    right_by_grep=lambda home: home.sh("grep -v '^11 oats$' visitors-20.txt > t; cat t > visitors-20.txt; rm t"),
-    right_with_recent_files=lambda home: home.swap("visitors-20.txt", "11 oats\n", "").recent("visitors-20.txt"),
-    wrong_empty_line=lambda home: home.swap("visitors-20.txt", "11 oats", ""),
-    wrong_space_left=lambda home: home.swap("visitors-20.txt", "11 oats", " "),
-    wrong_two_lines=lambda home: home.swap("visitors-20.txt", "11 oats\n32 shovels\n", ""),
-    wrong_lines_joined=lambda home: home.swap("visitors-20.txt", "\n11 oats\n", " "),
-    wrong_struck_out=lambda home: home.swap("visitors-20.txt", "11 oats", "# 11 oats"),
-    wrong_saved_elsewhere=lambda home: home.put(
-        "visitors-20 (copy).txt", home.text("visitors-20.txt").replace("11 oats\n", "")
-    ),
-    spoiled_case_of_another=lambda home: home.swap("visitors-20.txt", "11 oats\n", "").swap(
-        "visitors-20.txt", "77 doors", "77 Doors"
-    ),
-    spoiled_hidden_copy=lambda home: home.copy("visitors-20.txt", ".visitors-20.txt.swp").swap(
-        "visitors-20.txt", "11 oats\n", ""
-    ),
+    right_by_head=lambda home: home.sh(f"head -n 7 {CUT} > t; cat t > {CUT}; rm t"),
+    right_with_recent_files=lambda home: home.swap(CUT, REMOVED, "").recent(CUT),
+    wrong_empty_line=lambda home: home.swap(CUT, REMOVED, "\n"),
+    wrong_space_left=lambda home: home.swap(CUT, REMOVED, " \n"),
+    wrong_only_the_two_named=lambda home: home.swap(CUT, "92 lamps\n", "").swap(CUT, "89 cheese\n", ""),
+    wrong_lines_joined=lambda home: home.swap(CUT, f"\n{REMOVED}", " "),
+    wrong_struck_out=lambda home: home.sh(f"sed -i '8,12s/^/# /' {CUT}"),
+    wrong_saved_elsewhere=lambda home: home.put("garden-50 (copy).txt", home.text(CUT).replace(REMOVED, "")),
+    spoiled_case_of_another=lambda home: home.swap(CUT, REMOVED, "").swap(CUT, "62 rice", "62 Rice"),
+    spoiled_hidden_copy=lambda home: home.copy(CUT, f".{CUT}.swp").swap(CUT, REMOVED, ""),
 )
-BLOCK = "77 drums\n86 candles\n23 tiles\n"
-TABS = "\t77 drums\n\t86 candles\n\t23 tiles\n"
+IN = "survey-44.txt"
+BLOCK = "50 shovels\n29 tiles\n2 maps\n8 lemons\n5 doors\n"
+TABS = "\t50 shovels\n\t29 tiles\n\t2 maps\n\t8 lemons\n\t5 doors\n"
 states(
     "mousepad-indent",
-    right_by_sed=lambda home: home.sh("sed -i '3,5s/^/\\t/' archive-92.txt"),
-    right_with_what_the_editor_writes=lambda home: home.swap("archive-92.txt", BLOCK, TABS).editor_traces(
-        "archive-92.txt"
-    ),
-    wrong_eight_spaces=lambda home: home.swap("archive-92.txt", BLOCK, TABS.replace("\t", " " * 8)),
-    wrong_two_tabs=lambda home: home.swap("archive-92.txt", BLOCK, TABS.replace("\t", "\t\t")),
-    wrong_without_the_last=lambda home: home.swap("archive-92.txt", BLOCK, TABS.replace("\t23", "23")),
-    wrong_one_more=lambda home: home.swap("archive-92.txt", BLOCK + "38", TABS + "\t38"),
-    wrong_tab_after_number=lambda home: home.swap("archive-92.txt", BLOCK, BLOCK.replace(" ", "\t")),
-    spoiled_last_line_gone=lambda home: home.swap("archive-92.txt", BLOCK, TABS).swap(
-        "archive-92.txt", "50 oats\n", ""
-    ),
-    spoiled_mode=lambda home: home.swap("archive-92.txt", BLOCK, TABS).mode("archive-92.txt", 0o600),
+    right_by_sed=lambda home: home.sh(f"sed -i '4,8s/^/\\t/' {IN}"),
+    right_with_what_the_editor_writes=lambda home: home.swap(IN, BLOCK, TABS).editor_traces(IN),
+    wrong_eight_spaces=lambda home: home.swap(IN, BLOCK, TABS.replace("\t", " " * 8)),
+    wrong_two_tabs=lambda home: home.swap(IN, BLOCK, TABS.replace("\t", "\t\t")),
+    wrong_without_the_last=lambda home: home.swap(IN, BLOCK, TABS.replace("\t5 doors", "5 doors")),
+    wrong_one_more=lambda home: home.swap(IN, f"{BLOCK}95", f"{TABS}\t95"),
+    wrong_tab_after_number=lambda home: home.swap(IN, BLOCK, BLOCK.replace(" ", "\t")),
+    spoiled_last_line_gone=lambda home: home.swap(IN, BLOCK, TABS).swap(IN, "32 onions\n", ""),
+    spoiled_mode=lambda home: home.swap(IN, BLOCK, TABS).mode(IN, 0o600),
 )
+UNIX, MAC = "garden-65.txt", "payroll-44.txt"
+
+
+def ended(home: Home, end: str, name: str = MAC) -> Home:
+    return home.put(name, home.text(UNIX).replace("\n", end))
+
+
 states(
     "mousepad-line-ends",
-    right_by_sed=lambda home: home.sh("sed -i 's/$/\\r/' payroll-98.txt"),
-    right_with_what_the_editor_writes=lambda home: home.swap("payroll-98.txt", "\n", "\r\n").editor_traces(
-        "payroll-98.txt"
-    ),
-    wrong_but_the_last=lambda home: home.swap("payroll-98.txt", "\n", "\r\n", 4),
-    wrong_of_old_macs=lambda home: home.swap("payroll-98.txt", "\n", "\r"),
-    wrong_doubled=lambda home: home.swap("payroll-98.txt", "\n", "\r\r\n"),
-    wrong_other_order=lambda home: home.swap("payroll-98.txt", "\n", "\n\r"),
-    spoiled_word=lambda home: home.swap("payroll-98.txt", "glue", "Glue").swap("payroll-98.txt", "\n", "\r\n"),
-    spoiled_byte_order_mark=lambda home: home.put(
-        "payroll-98.txt", "\ufeff" + home.text("payroll-98.txt").replace("\n", "\r\n")
-    ),
-    spoiled_copy=lambda home: home.copy("payroll-98.txt", "payroll-98.bak").swap("payroll-98.txt", "\n", "\r\n"),
+    right_by_tr=lambda home: home.sh(f"tr '\\n' '\\r' < {UNIX} > {MAC}"),
+    right_with_what_the_editor_writes=lambda home: ended(home, "\r").editor_traces(UNIX, MAC),
+    wrong_but_the_last=lambda home: home.put(MAC, home.text(UNIX).replace("\n", "\r", 4)),
+    wrong_of_windows=lambda home: ended(home, "\r\n"),
+    wrong_doubled=lambda home: ended(home, "\r\r"),
+    wrong_in_the_old_file=lambda home: ended(home, "\r", UNIX),
+    spoiled_word=lambda home: ended(home, "\r").swap(MAC, "cheese", "Cheese"),
+    spoiled_byte_order_mark=lambda home: home.put(MAC, "\ufeff" + ended(home, "\r").text(MAC)),
+    spoiled_old_file_gone=lambda home: ended(home, "\r").remove(UNIX),
 )
 LOG = "journal-53.txt"
 states(
@@ -109,25 +105,22 @@ states(
     spoiled_last_line_gone=lambda home: home.sh(f"sed -i -e '182c Rouen 65' -e '$d' {LOG}"),
     spoiled_list_of_numbers=lambda home: home.sh(f"sed -i '182c Rouen 65' {LOG}; nl {LOG} > numbered.txt"),
 )
+ARCHIVE = "archive-14.txt"
+TOP, UNDER, LOW = "56 cheese\n35 yarn\n2 shovels\n", "80 juice\n", "29 maps\n68 hammers\n74 candles\n62 umbrellas\n"
+PUT = f"{TOP}{UNDER}32 doors\n{LOW}"
 states(
     "mousepad-move-line",
-    right_by_shell=lambda home: home.sh("f=schedule-68.txt; { tail -1 $f; head -n -1 $f; } > t; cat t > $f; rm t"),
-    right_with_what_the_editor_writes=lambda home: home.put_lines(
-        "schedule-68.txt", home.lines("schedule-68.txt")[-1:] + home.lines("schedule-68.txt")[:-1]
-    ).editor_traces("schedule-68.txt"),
-    wrong_copied=lambda home: home.put("schedule-68.txt", "68 doors\n" + home.text("schedule-68.txt")),
-    wrong_all_turned_round=lambda home: home.put_lines("schedule-68.txt", home.lines("schedule-68.txt")[::-1]),
-    wrong_exchanged=lambda home: home.put("schedule-68.txt", "68 doors\n74 oats\n80 yarn\n56 juice\n11 cheese\n"),
-    wrong_second_line=lambda home: home.put("schedule-68.txt", "11 cheese\n68 doors\n74 oats\n80 yarn\n56 juice\n"),
-    wrong_empty_line_left=lambda home: home.put(
-        "schedule-68.txt", "68 doors\n11 cheese\n74 oats\n80 yarn\n56 juice\n\n\n"
-    ),
-    spoiled_order=lambda home: home.put("schedule-68.txt", "68 doors\n11 cheese\n80 yarn\n74 oats\n56 juice\n"),
-    spoiled_copy_of_the_old=lambda home: home.copy("schedule-68.txt", "schedule-68.old").put(
-        "schedule-68.txt", "68 doors\n11 cheese\n74 oats\n80 yarn\n56 juice\n"
-    ),
+    right_by_shell=lambda home: home.sh(f"sed -i -e 1d -e '5i 80 juice' {ARCHIVE}"),
+    right_with_what_the_editor_writes=lambda home: home.put(ARCHIVE, PUT).editor_traces(ARCHIVE),
+    wrong_copied=lambda home: home.put(ARCHIVE, UNDER + PUT),
+    wrong_below=lambda home: home.put(ARCHIVE, f"{TOP}32 doors\n{UNDER}{LOW}"),
+    wrong_exchanged=lambda home: home.put(ARCHIVE, f"32 doors\n{TOP}{UNDER}{LOW}"),
+    wrong_too_high=lambda home: home.put(ARCHIVE, PUT).swap(ARCHIVE, "2 shovels\n80 juice", "80 juice\n2 shovels"),
+    wrong_empty_line_left=lambda home: home.put(ARCHIVE, f"\n{PUT}"),
+    spoiled_order=lambda home: home.put(ARCHIVE, PUT).swap(ARCHIVE, "29 maps\n68 hammers\n", "68 hammers\n29 maps\n"),
+    spoiled_copy_of_the_old=lambda home: home.copy(ARCHIVE, "archive-14.old").put(ARCHIVE, PUT),
 )
-LISTED = "parking-11.txt"
+LISTED = "payroll-74.txt"
 states(
     "mousepad-repeated-lines",
     right_by_awk=lambda home: home.sh(f"awk '!seen[$0]++' {LISTED} > t; cat t > {LISTED}; rm t"),
@@ -137,12 +130,12 @@ states(
     wrong_both_gone=lambda home: home.put_lines(
         LISTED, [x for x in home.lines(LISTED) if home.lines(LISTED).count(x) == 1]
     ),
-    wrong_one_pair_left=lambda home: home.swap(LISTED, "62 hammers\n86 rice x", "86 rice x"),
+    wrong_one_pair_left=lambda home: home.swap(LISTED, "2 hammers\n98 cheese\n35", "98 cheese\n35"),
     wrong_similar_one_gone=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)))).swap(
-        LISTED, "86 rice x\n", ""
+        LISTED, "41 rice x\n", ""
     ),
     spoiled_saved_twice=lambda home: home.put_lines(LISTED, list(dict.fromkeys(home.lines(LISTED)))).copy(
-        LISTED, "parking-11 new.txt"
+        LISTED, "payroll-74 new.txt"
     ),
 )
 HAS = "parking-17.txt"
@@ -231,30 +224,31 @@ states(
     spoiled_line_gone=lambda home: special(home, SPECIAL).swap(NOTE, "8 yarn\n", ""),
     ambiguous_letters_and_accents_apart=lambda home: special(home, unicodedata.normalize("NFD", SPECIAL)),
 )
-TABLE = "schedule-98.txt"
+TABLE = "journey-32.txt"
 states(
     "mousepad-swap-columns",
-    right_by_awk=lambda home: home.sh(f"awk -F';' '{{print $2\";\"$1}}' {TABLE} > t; cat t > {TABLE}; rm t"),
-    right_by_sed=lambda home: home.sh(f"sed -i -E 's/(.*);(.*)/\\2;\\1/' {TABLE}").recent(TABLE),
-    wrong_last_line_left=lambda home: home.sh(f"sed -i -E '$!s/(.*);(.*)/\\2;\\1/' {TABLE}"),
-    wrong_comma=lambda home: home.sh(f"sed -i -E 's/(.*);(.*)/\\2,\\1/' {TABLE}"),
-    wrong_space=lambda home: home.sh(f"sed -i -E 's/(.*);(.*)/\\2; \\1/' {TABLE}"),
-    wrong_twice=lambda home: home.sh(f"sed -i -E 's/(.*);(.*)/\\2;\\1;/' {TABLE}"),
-    spoiled_sorted=lambda home: home.sh(f"sed -i -E 's/(.*);(.*)/\\2;\\1/' {TABLE}; sort -n -o {TABLE} {TABLE}"),
-    spoiled_old_kept=lambda home: home.sh(f"sed -i.bak -E 's/(.*);(.*)/\\2;\\1/' {TABLE}"),
+    right_by_awk=lambda home: home.sh(f"awk -F: '{{print $2\"=\"$1}}' {TABLE} > t; cat t > {TABLE}; rm t"),
+    right_by_sed=lambda home: home.sh(f"sed -i -E 's/(.*):(.*)/\\2=\\1/' {TABLE}").recent(TABLE),
+    wrong_last_line_left=lambda home: home.sh(f"sed -i -E '$!s/(.*):(.*)/\\2=\\1/' {TABLE}"),
+    wrong_divided_as_before=lambda home: home.sh(f"sed -i -E 's/(.*):(.*)/\\2:\\1/' {TABLE}"),
+    wrong_space=lambda home: home.sh(f"sed -i -E 's/(.*):(.*)/\\2= \\1/' {TABLE}"),
+    wrong_twice=lambda home: home.sh(f"sed -i -E 's/(.*):(.*)/\\2=\\1=/' {TABLE}"),
+    spoiled_sorted=lambda home: home.sh(f"sed -i -E 's/(.*):(.*)/\\2=\\1/' {TABLE}; sort -n -o {TABLE} {TABLE}"),
+    spoiled_old_kept=lambda home: home.sh(f"sed -i.bak -E 's/(.*):(.*)/\\2=\\1/' {TABLE}"),
 )
-SPACED = "journal-98.txt"
+SPACED = "visitors-80.txt"
+STRIP = f"sed -i '2,6s/ *$//' {SPACED}"
 states(
     "mousepad-trailing-spaces",
-    right_by_sed=lambda home: home.sh(f"sed -i 's/ *$//' {SPACED}"),
-    right_with_what_the_editor_writes=lambda home: home.sh(f"sed -i 's/ *$//' {SPACED}").editor_traces(SPACED),
-    wrong_one_left=lambda home: home.sh(f"sed -i 's/ *$//' {SPACED}; sed -i 's/cheese$/cheese /' {SPACED}"),
-    wrong_in_front_too=lambda home: home.sh(f"sed -i 's/ *$//; s/^ *//' {SPACED}"),
-    wrong_one_each=lambda home: home.sh(f"sed -i 's/ $//' {SPACED}"),
-    wrong_all_spaces=lambda home: home.sh(f"sed -i 's/ //g' {SPACED}"),
-    wrong_first_line_left=lambda home: home.sh(f"sed -i '2,$s/ *$//' {SPACED}"),
-    spoiled_tabs=lambda home: home.sh(f"sed -i 's/ *$//; s/ /\\t/g' {SPACED}"),
-    spoiled_new_file=lambda home: home.sh(f"sed -i 's/ *$//' {SPACED}; wc {SPACED} > count.txt"),
+    right_by_sed=lambda home: home.sh(STRIP),
+    right_with_what_the_editor_writes=lambda home: home.sh(STRIP).editor_traces(SPACED),
+    wrong_one_left=lambda home: home.sh(f"{STRIP}; sed -i 's/doors$/doors /' {SPACED}"),
+    wrong_in_front_too=lambda home: home.sh(f"{STRIP}; sed -i '2,6s/^ *//' {SPACED}"),
+    wrong_one_each=lambda home: home.sh(f"sed -i '2,6s/ $//' {SPACED}"),
+    wrong_all_lines=lambda home: home.sh(f"sed -i 's/ *$//' {SPACED}"),
+    wrong_last_line_left=lambda home: home.sh(f"sed -i '2,5s/ *$//' {SPACED}"),
+    spoiled_tabs=lambda home: home.sh(f"{STRIP}; sed -i 's/ /\\t/g' {SPACED}"),
+    spoiled_new_file=lambda home: home.sh(f"{STRIP}; wc {SPACED} > count.txt"),
 )
 TO, OF = "parking.txt", "garden.txt"
 MOVED = "moved:\nFisher 98 juice\nFisher 62 maps\n"
@@ -278,7 +272,7 @@ states(
 states(  # the old text is in the editor alone: no right state can be written on folders
     "mousepad-undo",
     wrong_empty=lambda home: home,
-    wrong_other_text=lambda home: home.put("guests-95.txt", home.text("payroll-47.md")),
+    wrong_other_text=lambda home: home.put("guests-95.txt", home.text("payroll-47.md") + "5 cheese\n"),
     wrong_deleted=lambda home: home.remove("guests-95.txt"),
 )
 PLACES = "delivery-32.txt"

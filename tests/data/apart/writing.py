@@ -4,7 +4,7 @@ from tests.data.apart.kit import states
 from tests.data.apart.office import BOLD, ITALIC, edit, elsewhere, traces
 
 WORD = 's = doc.createSearchDescriptor()\ns.SearchString = "{}"\nc = doc.findFirst(s)\n'
-CHEESE = WORD.format("cheese")
+LEIDEN = WORD.format("Leiden")
 
 
 def paragraphs(*each: str) -> str:
@@ -16,115 +16,140 @@ def paragraphs(*each: str) -> str:
 OWN = 't = doc.createInstance("com.sun.star.style.CharacterStyle")\ndoc.StyleFamilies.getByName("CharacterStyles").insertByName("Mine", t)\n'  # noqa: E501
 states(
     "writer-bold",
-    right_directly=edit(CHEESE, f"c.{BOLD}"),
-    right_strong=edit(CHEESE, 'c.CharStyleName = "Strong Emphasis"'),
-    right_own_style=edit(OWN, f"t.{BOLD}", CHEESE, 'c.CharStyleName = "Mine"'),
-    right_with_traces=lambda home: traces(home.office(f"{CHEESE}c.{BOLD}")),
-    wrong_line=edit(paragraphs(f"If i = 2 Then c.{BOLD}")),
-    wrong_other_word=edit(WORD.format("candles"), f"c.{BOLD}"),
-    wrong_part=edit(WORD.format("chees"), f"c.{BOLD}"),
-    wrong_number_too=edit(WORD.format("56 cheese"), f"c.{BOLD}"),
-    wrong_italic=edit(CHEESE, f"c.{ITALIC}"),
-    wrong_emphasis=edit(CHEESE, 'c.CharStyleName = "Emphasis"'),
-    wrong_capitals=edit(CHEESE, 'c.String = "CHEESE"'),
-    wrong_saved_elsewhere=elsewhere("parking-14 bold.odt", CHEESE, f"c.{BOLD}"),
-    spoiled_italic_too=edit(CHEESE, f"c.{BOLD}", f"c.{ITALIC}"),
-    spoiled_red=edit(CHEESE, f"c.{BOLD}", "c.CharColor = 16711680"),
-    spoiled_second_word=edit(CHEESE, f"c.{BOLD}", WORD.format("tiles"), f"c.{BOLD}"),
-    spoiled_text=edit(CHEESE, f"c.{BOLD}", WORD.format("Naples"), 'c.String = "Naples."'),
+    right_directly=edit(LEIDEN, f"c.{ITALIC}"),
+    right_emphasis=edit(LEIDEN, 'c.CharStyleName = "Emphasis"'),
+    right_own_style=edit(OWN, f"t.{ITALIC}", LEIDEN, 'c.CharStyleName = "Mine"'),
+    right_with_traces=lambda home: traces(home.office(f"{LEIDEN}c.{ITALIC}")),
+    wrong_line=edit(paragraphs(f"If i = 5 Then c.{ITALIC}")),
+    wrong_other_word=edit(WORD.format("shovels"), f"c.{ITALIC}"),
+    wrong_part=edit(WORD.format("Leide"), f"c.{ITALIC}"),
+    wrong_name_too=edit(WORD.format("Reed in Leiden"), f"c.{ITALIC}"),
+    wrong_bold=edit(LEIDEN, f"c.{BOLD}"),
+    wrong_strong=edit(LEIDEN, 'c.CharStyleName = "Strong Emphasis"'),
+    wrong_capitals=edit(LEIDEN, 'c.String = "LEIDEN"'),
+    wrong_saved_elsewhere=elsewhere("parking-14 italic.odt", LEIDEN, f"c.{ITALIC}"),
+    spoiled_bold_too=edit(LEIDEN, f"c.{BOLD}", f"c.{ITALIC}"),
+    spoiled_red=edit(LEIDEN, f"c.{ITALIC}", "c.CharColor = 16711680"),
+    spoiled_second_word=edit(LEIDEN, f"c.{ITALIC}", WORD.format("lemons"), f"c.{ITALIC}"),
+    spoiled_text=edit(LEIDEN, f"c.{ITALIC}", WORD.format("Verona"), 'c.String = "Verona."'),
     spoiled_centred=edit(
-        CHEESE, f"c.{BOLD}", paragraphs("If i = 2 Then c.ParaAdjust = com.sun.star.style.ParagraphAdjust.CENTER")
+        LEIDEN, f"c.{ITALIC}", paragraphs("If i = 5 Then c.ParaAdjust = com.sun.star.style.ParagraphAdjust.CENTER")
     ),
-    ambiguous_space_too=edit(WORD.format("cheese "), f"c.{BOLD}"),
+    ambiguous_space_too=edit(WORD.format(" Leiden"), f"c.{ITALIC}"),
 )
-FOURTH = paragraphs('If i = 4 Then c.ParaStyleName = "{}"')
+FIFTH = paragraphs('If i = 5 Then c.ParaStyleName = "{}"')
 states(
     "writer-heading",
-    right_style=edit(FOURTH.format("Heading 1")),
-    right_after_another=edit(FOURTH.format("Heading 3"), FOURTH.format("Heading 1")),
-    right_with_traces=lambda home: traces(home.office(FOURTH.format("Heading 1"))),
-    wrong_level=edit(FOURTH.format("Heading 2")),
-    wrong_title=edit(FOURTH.format("Title")),
-    wrong_heading_without_level=edit(FOURTH.format("Heading")),
-    wrong_look_only=edit(paragraphs(f"If i = 4 Then c.{BOLD}", "If i = 4 Then c.CharHeight = 18")),
-    wrong_line_above=edit(paragraphs('If i = 3 Then c.ParaStyleName = "Heading 1"')),
-    wrong_all=edit(paragraphs('c.ParaStyleName = "Heading 1"')),
-    wrong_outline_only=edit(paragraphs("If i = 4 Then c.OutlineLevel = 1")),
-    spoiled_second=edit(paragraphs('If i > 3 Then c.ParaStyleName = "Heading 1"')),
-    spoiled_text=edit(
-        FOURTH.format("Heading 1"), paragraphs('If i = 4 Then c.String = "17 Hammers for Bishop in Verona"')
-    ),
-    spoiled_others=edit(FOURTH.format("Heading 1"), paragraphs(f"If i <> 4 Then c.{ITALIC}")),
-    spoiled_copy=lambda home: home.office(FOURTH.format("Heading 1")).later(
+    right_style=edit(FIFTH.format("Heading 5")),
+    right_after_another=edit(FIFTH.format("Heading 3"), FIFTH.format("Heading 5")),
+    right_with_traces=lambda home: traces(home.office(FIFTH.format("Heading 5"))),
+    wrong_level=edit(FIFTH.format("Heading 1")),
+    wrong_title=edit(FIFTH.format("Title")),
+    wrong_heading_without_level=edit(FIFTH.format("Heading")),
+    wrong_look_only=edit(paragraphs(f"If i = 5 Then c.{BOLD}", "If i = 5 Then c.CharHeight = 18")),
+    wrong_line_above=edit(paragraphs('If i = 4 Then c.ParaStyleName = "Heading 5"')),
+    wrong_all=edit(paragraphs('c.ParaStyleName = "Heading 5"')),
+    wrong_outline_only=edit(paragraphs("If i = 5 Then c.OutlineLevel = 5")),
+    spoiled_second=edit(paragraphs('If i > 4 Then c.ParaStyleName = "Heading 5"')),
+    spoiled_text=edit(FIFTH.format("Heading 5"), paragraphs('If i = 5 Then c.String = "44 Glue for Clark in Kiel"')),
+    spoiled_others=edit(FIFTH.format("Heading 5"), paragraphs(f"If i <> 5 Then c.{ITALIC}")),
+    spoiled_copy=lambda home: home.office(FIFTH.format("Heading 5")).later(
         lambda home: home.copy("museum-59.odt", "museum-59 (1).odt")
     ),
 )
 LIST = 'c.NumberingStyleName = "List 1"'
+BELOW = f"If i > 5 Then {LIST}"
 DISPATCH = (
-    "Dim none()\nc = doc.CurrentController\nc.ViewCursor.gotoStart(False)\nc.ViewCursor.gotoEnd(True)\n"
+    "Dim none()\nc = doc.CurrentController\nc.ViewCursor.gotoStart(False)\nc.ViewCursor.goDown(5, False)\n"
+    "c.ViewCursor.gotoEnd(True)\n"
     's = createUnoService("com.sun.star.frame.DispatchHelper")\ns.executeDispatch(c.Frame, ".uno:DefaultBullet", "", 0, none())\n'  # noqa: E501
 )
 states(
     "writer-list",
-    right_style=edit(paragraphs(LIST)),
+    right_style=edit(paragraphs(BELOW)),
     right_button=edit(DISPATCH),
-    right_other_bullets=edit(paragraphs('c.NumberingStyleName = "List 2"')),
-    right_with_traces=lambda home: traces(home.office(paragraphs(LIST))),
-    wrong_last_missing=edit(paragraphs(f"If i < 5 Then {LIST}")),
-    wrong_first_missing=edit(paragraphs(f"If i > 1 Then {LIST}")),
-    wrong_numbers=edit(paragraphs('c.NumberingStyleName = "Numbering 123"')),
-    wrong_typed=edit(paragraphs('c.String = Chr(8226) & " " & c.String')),
-    wrong_indented=edit(paragraphs("c.ParaLeftMargin = 1000")),
-    wrong_one=edit(paragraphs(f"If i = 1 Then {LIST}")),
-    spoiled_bold=edit(paragraphs(LIST, f"c.{BOLD}")),
-    spoiled_text=edit(paragraphs(LIST, 'If i = 3 Then c.String = "17 drums for Young in Lisbon."')),
+    right_other_bullets=edit(paragraphs('If i > 5 Then c.NumberingStyleName = "List 2"')),
+    right_with_traces=lambda home: traces(home.office(paragraphs(BELOW))),
+    wrong_last_missing=edit(paragraphs(f"If i > 5 And i < 9 Then {LIST}")),
+    wrong_first_missing=edit(paragraphs(f"If i > 6 Then {LIST}")),
+    wrong_numbers=edit(paragraphs('If i > 5 Then c.NumberingStyleName = "Numbering 123"')),
+    wrong_typed=edit(paragraphs('If i > 5 Then c.String = Chr(8226) & " " & c.String')),
+    wrong_indented=edit(paragraphs("If i > 5 Then c.ParaLeftMargin = 1000")),
+    wrong_one=edit(paragraphs(f"If i = 6 Then {LIST}")),
+    wrong_all=edit(paragraphs(LIST)),
+    wrong_others=edit(paragraphs(f"If i < 6 Then {LIST}")),
+    spoiled_line_above=edit(paragraphs(f"If i > 4 Then {LIST}")),
+    spoiled_bold=edit(paragraphs(BELOW, f"If i > 5 Then c.{BOLD}")),
+    spoiled_text=edit(paragraphs(BELOW, 'If i = 8 Then c.String = "14 glue for Bishop in Riga."')),
     spoiled_item_more=edit(
-        paragraphs(LIST),
+        paragraphs(BELOW),
         "c = doc.Text.createTextCursorByRange(doc.Text.End)",
         "doc.Text.insertControlCharacter(c, 0, False)",
         'doc.Text.insertString(c, "end", False)',
     ),
 )
-LINES = ("38 candles for Fisher in Izmir", "29 umbrellas for Lewis in Leiden", "35 juice for Shaw in Cadiz")
-MOVED, LAST = "59 cheese for Underwood in Cork", "11 drums for Irwin in Oslo"
+LINES = ("68 cheese for Fisher in Oslo", "38 drums for Lewis in Cork", "29 onions for Shaw in Cadiz")
+MOVED = "41 doors for Ingram in Zagreb"
+REST = (
+    "50 yarn for Underwood in Ghent",
+    "11 flour for Irwin in Verona",
+    "53 lemons for Clark in Riga",
+    "95 tiles for Weber in Lisbon",
+    "86 lamps for Reed in Naples",
+)
 
 
 def lined(*lines: str) -> str:
     return paragraphs(*(f'If i = {n} Then c.String = "{line}"' for n, line in enumerate(lines, 1)))
 
 
-CUT = "Dim p\np = Null\n" + paragraphs("If i = 4 Then p = c") + "doc.Text.removeTextContent(p)\n"
-TOP = f'c = doc.Text.createTextCursorByRange(doc.Text.Start)\ndoc.Text.insertString(c, "{MOVED}", False)\ndoc.Text.insertControlCharacter(c, 0, False)\n'  # noqa: E501
+CUT = "Dim p\np = Null\n" + paragraphs("If i = 6 Then p = c") + "doc.Text.removeTextContent(p)\n"
+
+
+def written_above(line: int) -> str:
+    """The line that is moved, written once more above the line of this number."""
+    return (
+        f"Dim q\nq = Null\n{paragraphs(f'If i = {line} Then q = c')}c = doc.Text.createTextCursorByRange(q.Start)\n"
+        f'doc.Text.insertString(c, "{MOVED}", False)\ndoc.Text.insertControlCharacter(c, 0, False)\n'
+    )
+
+
+DONE = lined(*LINES, MOVED, *REST)
 states(
     "writer-move",
-    right_cut_and_paste=edit(CUT, TOP),
-    right_typed=edit(lined(MOVED, *LINES, LAST)),
-    right_with_traces=lambda home: traces(home.office(lined(MOVED, *LINES, LAST))),
-    wrong_copied=edit(TOP),
-    wrong_second=edit(lined(LINES[0], MOVED, *LINES[1:], LAST)),
-    wrong_exchanged=edit(lined(MOVED, *LINES[1:], LINES[0], LAST)),
-    wrong_last=edit(lined(*LINES, LAST, MOVED)),
+    right_cut_and_paste=edit(CUT, written_above(4)),
+    right_typed=edit(DONE),
+    right_with_traces=lambda home: traces(home.office(DONE)),
+    wrong_copied=edit(written_above(4)),
+    wrong_below=edit(lined(*LINES, REST[0], MOVED, *REST[1:])),
+    wrong_exchanged=edit(lined(*LINES, MOVED, REST[1], REST[0], *REST[2:])),
+    wrong_top=edit(lined(MOVED, *LINES, *REST)),
     wrong_deleted=edit(CUT),
-    wrong_joined=edit(CUT, f'doc.Text.insertString(doc.Text.Start, "{MOVED} ", False)'),
-    wrong_empty_line_left=edit(paragraphs('If i = 4 Then c.String = ""'), TOP),
-    spoiled_others_order=edit(lined(MOVED, LINES[0], LINES[2], LINES[1], LAST)),
-    spoiled_bold=edit(lined(MOVED, *LINES, LAST), paragraphs(f"If i = 1 Then c.{BOLD}")),
-    spoiled_text=edit(lined(MOVED, *LINES, LAST.replace("11", "12"))),
+    wrong_joined=edit(CUT, WORD.format("50 yarn"), f'c.String = "{MOVED} 50 yarn"'),
+    wrong_empty_line_left=edit(paragraphs('If i = 6 Then c.String = ""'), written_above(4)),
+    spoiled_others_order=edit(lined(LINES[0], LINES[2], LINES[1], MOVED, *REST)),
+    spoiled_bold=edit(DONE, paragraphs(f"If i = 4 Then c.{BOLD}")),
+    spoiled_text=edit(lined(*LINES, MOVED, *REST[:-1], REST[-1].replace("86", "87"))),
 )
 REPLACE = 's = doc.createReplaceDescriptor()\ns.SearchString = "{}"\ns.ReplaceString = "{}"\ndoc.replaceAll(s)\n'
-NAPLES = REPLACE.format("Utrecht", "Naples")
+VERONA = REPLACE.format("Rouen", "Verona-89")
 states(
     "writer-replace",
-    right_all=edit(NAPLES),
-    right_one_by_one=edit(*[WORD.format("Utrecht") + 'c.String = "Naples"'] * 3),
-    right_with_traces=lambda home: traces(home.office(NAPLES)),
-    wrong_one_left=edit(*[WORD.format("Utrecht") + 'c.String = "Naples"'] * 2),
-    wrong_small=edit(REPLACE.format("Utrecht", "naples")),
-    wrong_spelling=edit(REPLACE.format("Utrecht", "Naple")),
-    wrong_town_too=edit(NAPLES, REPLACE.format("town", "Naples")),
-    wrong_other_way_round=edit(REPLACE.format("town", "Utrecht")),
-    wrong_saved_elsewhere=elsewhere("visitors-50-naples.odt", NAPLES),
-    spoiled_bold=edit(NAPLES, WORD.format("Naples"), f"c.{BOLD}"),
-    spoiled_name=edit(NAPLES, REPLACE.format("Bishop", "Foster")),
-    spoiled_line=edit(NAPLES, TOP.replace(MOVED, "Naples")),
+    right_all=edit(VERONA),
+    right_one_by_one=edit(*[WORD.format("Rouen") + 'c.String = "Verona-89"'] * 3),
+    right_with_traces=lambda home: traces(home.office(VERONA)),
+    wrong_one_left=edit(*[WORD.format("Rouen") + 'c.String = "Verona-89"'] * 2),
+    wrong_small=edit(REPLACE.format("Rouen", "verona-89")),
+    wrong_spelling=edit(REPLACE.format("Rouen", "Verona-8")),
+    wrong_town_too=edit(VERONA, REPLACE.format("town", "Verona-89")),
+    wrong_other_way_round=edit(REPLACE.format("town", "Rouen")),
+    wrong_saved_elsewhere=elsewhere("visitors-50-verona.odt", VERONA),
+    spoiled_bold=edit(VERONA, WORD.format("Verona-89"), f"c.{BOLD}"),
+    spoiled_name=edit(VERONA, REPLACE.format("Bishop", "Foster")),
+    spoiled_line=edit(
+        VERONA,
+        "c = doc.Text.createTextCursorByRange(doc.Text.Start)",
+        'doc.Text.insertString(c, "Verona-89", False)',
+        "doc.Text.insertControlCharacter(c, 0, False)",
+    ),
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from eval.benchmarks.linux_desktop.template import Instance
 from eval.benchmarks.linux_desktop.templates import (
+    editor_documents,
     mousepad,
     settings,
     thunar,
@@ -128,7 +129,8 @@ def of_targets(task: Instance, start: dict[str, bytes]) -> Iterator[State]:
     path = next(iter(targets))
     # what is moved, copied or downloaded is the same to the last byte; the editor may save a text without the last one
     same = [] if isinstance(task, mousepad.SaveCopy) else list(start.values())
-    if isinstance(task, web_pages.Download | thunar_files.HiddenFile | xterm_files.UnpackOne):
+    to_the_byte = (editor_documents.LineEnds, web_pages.Download, thunar_files.HiddenFile, xterm_files.UnpackOne)
+    if isinstance(task, to_the_byte):
         same += targets.values()
 
     def change(how: Callable[[FolderStage, Path], object]) -> Change:
@@ -208,9 +210,11 @@ def of_others(task: Instance) -> Iterator[State]:
         )
         yield State("a file of its name", "wrong", saved_at(path, b""))
     if isinstance(task, thunar_files.FilePermissions):
-        for mode in (0o740, 0o750, 0o751):
+        right = 0o700 | task.group_mode
+        for mode in (right, right | 0o010, right | 0o011):
             yield State(f"{mode:o}", "right", lambda s, mode=mode: changed_mode(s, task.file, mode))
-        for mode in (0o744, 0o760, 0o640, 0o700, 0o742):
+        others = {0o700 | group for group in (0, 0o020, 0o040, 0o060)} - {right}
+        for mode in (right | 0o004, right | 0o002, right & ~0o100, *sorted(others)):
             yield State(f"{mode:o}", "wrong", lambda s, mode=mode: changed_mode(s, task.file, mode))
     if isinstance(task, xterm.ScriptPermissions):
         for mode in (0o770, 0o755, 0o600, 0o4700, 0o711):

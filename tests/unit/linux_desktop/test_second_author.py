@@ -80,19 +80,20 @@ def test_a_new_file_may_have_the_permissions_that_its_writer_gives_it(tmp_path: 
 @pytest.mark.parametrize(
     ("name", "parent", "right"),
     [
-        ("Heading_20_1", "", True),
-        ("P1", "Heading_20_1", True),  # with properties of its own
+        ("Heading_20_{mine}", "", True),
+        ("P1", "Heading_20_{mine}", True),  # with properties of its own
         ("", "", False),
         ("P1", "Standard", False),
-        ("P1", "Heading_20_2", False),
+        ("P1", "Heading_20_{other}", False),
     ],
 )
 def test_a_heading_has_its_style(name: str, parent: str, right: bool, tmp_path: Path) -> None:
     stage = solved("writer-heading", tmp_path)
     task = instance("writer-heading", "test", SEED)
     assert isinstance(task, writer.Heading)
+    name, parent = (each.format(mine=task.level, other=task.level % 5 + 1) for each in (name, parent))
     told = f' text:style-name="{name}"' if name else ""
-    heading = f'<text:h{told} text:outline-level="1">{task.line}</text:h>'
+    heading = f'<text:h{told} text:outline-level="{task.level}">{task.line}</text:h>'
     lines = [heading if line == task.line else solutions.paragraph(line) for line in task.lines]
     styles = solutions.style(name, "paragraph", "", parent) if parent else ""
     (tmp_path / task.file).write_bytes(solutions.text(lines, styles))
@@ -115,13 +116,14 @@ def test_a_heading_looks_as_its_style(properties: str, right: bool, where: str, 
     task = instance("writer-heading", "test", SEED)
     assert isinstance(task, writer.Heading)
     of_paragraph, of_span = (properties, "") if where == "paragraph" else ("", properties)
+    named = f"Heading_20_{task.level}"
     styles = (
-        solutions.style("Heading_20_1", "paragraph", f"{SIZE.replace('30', '18')}{solutions.BOLD}")
-        + solutions.style("P1", "paragraph", of_paragraph, "Heading_20_1")
+        solutions.style(named, "paragraph", f"{SIZE.replace('30', '18')}{solutions.BOLD}")
+        + solutions.style("P1", "paragraph", of_paragraph, named)
         + solutions.style("T1", "text", of_span)
     )
     words = f'<text:span text:style-name="T1">{task.line}</text:span>'
-    heading = f'<text:h text:style-name="P1" text:outline-level="1">{words}</text:h>'
+    heading = f'<text:h text:style-name="P1" text:outline-level="{task.level}">{words}</text:h>'
     lines = [heading if line == task.line else solutions.paragraph(line) for line in task.lines]
     (tmp_path / task.file).write_bytes(solutions.text(lines, styles))
     assert judged(stage).success == right
@@ -144,10 +146,10 @@ def test_a_paragraph_keeps_its_shape(properties: str, right: bool, mine: bool, t
     stage = solved("writer-bold", tmp_path)
     task = instance("writer-bold", "test", SEED)
     assert isinstance(task, writer.BoldWord)
-    bold = task.line.replace(task.thing, f'<text:span text:style-name="T1">{task.thing}</text:span>')
-    styles = solutions.style("T1", "text", solutions.BOLD) + solutions.style("P1", "paragraph", properties)
+    marked = task.line.replace(task.word, f'<text:span text:style-name="T1">{task.word}</text:span>')
+    styles = solutions.style("T1", "text", solutions.MARKS[task.mark]) + solutions.style("P1", "paragraph", properties)
     lines = [
-        solutions.paragraph(bold if line == task.line else line, "P1" if (line == task.line) == mine else "")
+        solutions.paragraph(marked if line == task.line else line, "P1" if (line == task.line) == mine else "")
         for line in task.lines
     ]
     (tmp_path / task.file).write_bytes(solutions.text(lines, styles))
@@ -166,11 +168,9 @@ def test_a_paragraph_keeps_its_shape(properties: str, right: bool, mine: bool, t
 def test_a_cell_keeps_its_shape(properties: str, right: bool, tmp_path: Path) -> None:
     stage = solved("calc-bold", tmp_path)
     task = instance("calc-bold", "test", SEED)
-    assert isinstance(task, calc_looks.BoldHeadings)
-    grid = solutions.cells(task.rows)
-    grid[0] = [solutions.cell(str(value), style_name="ce1") for value in task.rows[0]]
+    assert isinstance(task, calc_looks.BoldCells)
     styles = solutions.style("ce1", "table-cell", solutions.BOLD + properties)
-    (tmp_path / task.file).write_bytes(solutions.book(solutions.table(grid), styles=styles))
+    (tmp_path / task.file).write_bytes(solutions.marked_sheet(task, styles))
     assert judged(stage).success == right
 
 
@@ -179,12 +179,10 @@ def test_a_style_that_the_plain_one_has_too_changes_nothing(tmp_path: Path) -> N
     size = '<style:text-properties fo:font-size="10pt"/>'
     stage = solved("calc-bold", tmp_path)
     task = instance("calc-bold", "test", SEED)
-    assert isinstance(task, calc_looks.BoldHeadings)
-    grid = solutions.cells(task.rows)
-    grid[0] = [solutions.cell(str(value), style_name="ce1") for value in task.rows[0]]
+    assert isinstance(task, calc_looks.BoldCells)
     styles = solutions.style("ce1", "table-cell", size + solutions.BOLD, "Default")
     named = solutions.style("Default", "table-cell", size)
-    (tmp_path / task.file).write_bytes(solutions.book(solutions.table(grid), styles=styles, named=named))
+    (tmp_path / task.file).write_bytes(solutions.marked_sheet(task, styles, named))
     assert judged(stage).success
 
 

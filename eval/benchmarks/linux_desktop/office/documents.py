@@ -205,17 +205,21 @@ def _cells(
     for cell in row:
         if cell.tag not in (qualified("table", "table-cell"), qualified("table", "covered-table-cell")):
             continue
-        of_column = styles[len(cells)] if len(cells) < len(styles) else ""
         found = SheetCell(
             _value(cell),
             cell.get(qualified("table", "formula"), ""),
             cell.get(qualified("office", "value-type"), ""),
-            cell.get(qualified("table", "style-name")) or of_row or of_column,
+            cell.get(qualified("table", "style-name")) or of_row,
         )
         if cell.get(qualified("table", "number-matrix-rows-spanned")) is not None:
             wide, high = (_times(cell, f"number-matrix-{way}-spanned") for way in ("columns", "rows"))
             arrays.append((len(cells), number, wide, high))
-        cells += [found] * min(_times(cell, "number-columns-repeated"), limit - len(cells))
+        first, many = len(cells), min(_times(cell, "number-columns-repeated"), limit - len(cells))
+        if found.style:
+            cells += [found] * many
+        else:  # each of the repeated cells looks as its own column says
+            of_columns = styles[first : first + many]
+            cells += [replace(found, style=style) for style in of_columns] + [found] * (many - len(of_columns))
     while cells and cells[-1] == SheetCell():
         cells.pop()
     return cells

@@ -59,11 +59,14 @@ class Workbook:
                         return False
         return True
 
-    def looks(self, but: Callable[[str, str], bool] = lambda sheet, name: False, freeze: int = 0) -> list[str]:
-        """What looks other than plain, or was added beside the cells. freeze: how many rows may be frozen."""
+    def looks(
+        self, but: Callable[[str, str], bool] = lambda sheet, name: False, freeze: tuple[int, int] = (0, 0)
+    ) -> list[str]:
+        """What looks other than plain, or was added beside the cells. freeze: how many rows and columns may be
+        frozen."""
         found = [f"{name} looks different" for name in self.marked() if not but(*name.split("!"))]
         rows, columns = frozen(self.parts)
-        if rows > freeze or columns:
+        if rows > freeze[0] or columns > freeze[1]:
             found.append("other rows or columns are frozen")
         if "content.xml" in self.parts:
             root = parsed(self.parts)

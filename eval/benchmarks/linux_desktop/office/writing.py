@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +14,7 @@ from eval.benchmarks.linux_desktop.office.document_styles import DocumentStyles,
 from eval.benchmarks.linux_desktop.office.documents import package, parsed, qualified
 
 TEXT: Final = "application/vnd.oasis.opendocument.text"
-HEADING: Final = "Heading_20_1"  # the name of the style Heading 1 in every language
+HEADING: Final = re.compile(r"Heading_20_([0-9]{1,2})")  # the name of the style Heading 1 in every language, and so on
 NESTED: Final = 50  # elements in each other that are read
 ADDED: Final = (("table", "table"), ("draw", "frame"), ("office", "annotation"), ("text", "note"), ("text", "section"))
 
@@ -28,15 +29,15 @@ def text_file(lines: Sequence[str]) -> bytes:
 class Paragraph:
     """A paragraph that was saved. `level`: of a heading, from 1; 0 for others; `runs`: its text in parts, each with how
     it looks; `listed`: whether it stands in a list that is not numbered; `cell`: whether it stands in a table;
-    `styles`: the names of its style and of those that this builds on; `departs`: a heading that looks otherwise than
-    the style HEADING, or a part of it does."""
+    `heading`: N where its style is Heading N or builds on it; 0 for others; `departs`: it, or a part of it, looks
+    otherwise than this style Heading N."""
 
     text: str
     level: int = 0
     runs: tuple[tuple[str, Marks], ...] = ()
     listed: bool = False
     cell: bool = False
-    styles: tuple[str, ...] = ()
+    heading: int = 0
     departs: bool = False
 
 
@@ -98,10 +99,9 @@ def _read(
             level = each.get(qualified("text", "outline-level"), "0") if each.tag == qualified("text", "h") else "0"
             number = int(level) if level.isascii() and level.isdigit() and len(level) < 3 else 0
             styles = looks.chain("paragraph", each.get(qualified("text", "style-name"), ""))
-            departs = HEADING in styles and _departs(looks, each)
-            found.append(
-                Paragraph(_plain(each), number, _runs(looks, each), bool(listed), cell, tuple(styles), departs)
-            )
+            base = next((named for style in styles if (named := HEADING.fullmatch(style))), None)
+            heading, departs = (int(base[1]), _departs(looks, each, base[0])) if base else (0, False)
+            found.append(Paragraph(_plain(each), number, _runs(looks, each), bool(listed), cell, heading, departs))
         else:
             inside = listed
             if each.tag == qualified("text", "list"):  # one within another has its style, where it names none
@@ -111,11 +111,11 @@ def _read(
             _read(looks, each, found, numbered, inside, cell or table, deep + 1)
 
 
-def _departs(looks: DocumentStyles, heading: ElementTree.Element) -> bool:
+def _departs(looks: DocumentStyles, heading: ElementTree.Element, base: str) -> bool:
     name = qualified("text", "style-name")
     spans = (each.get(name, "") for each in heading.iter(qualified("text", "span")))
-    own = looks.departs("paragraph", heading.get(name, ""), HEADING)
-    return own or any(looks.departs("text", style, HEADING) for style in spans)
+    own = looks.departs("paragraph", heading.get(name, ""), base)
+    return own or any(looks.departs("text", style, base) for style in spans)
 
 
 def _plain(element: ElementTree.Element, deep: int = 0) -> str:

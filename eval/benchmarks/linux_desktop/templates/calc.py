@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.office.documents import (
@@ -45,11 +45,23 @@ def save(hand: OracleActions) -> Work:
     yield from hand.press("ctrl", "s")
 
 
+class Table(NamedTuple):
+    """A document's name, and what its table holds."""
+
+    file: str
+    things: tuple[str, ...]
+    amounts: tuple[int, ...]
+    prices: tuple[int, ...]
+
+    @classmethod
+    def draw(cls, pool: WordPool, many: int = ROWS) -> Table:
+        things, amounts, prices = pool.words("thing", many), pool.numbers(2, 60, many), pool.numbers(3, 99, many)
+        return cls(pool.file("ods"), tuple(things), tuple(amounts), tuple(prices))
+
+
 @dataclass(frozen=True)
 class SheetTask(Instance):
-    """A table of things, amounts and prices, in A1 to C6. `may_freeze`: how many rows may be frozen."""
-
-    may_freeze: ClassVar = 0
+    """A table of things, amounts and prices, from A1 on. `may_freeze`: how many rows and columns may be frozen."""
 
     file: str
     things: tuple[str, ...]
@@ -58,8 +70,11 @@ class SheetTask(Instance):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        things, amounts, prices = pool.words("thing", ROWS), pool.numbers(2, 60, ROWS), pool.numbers(3, 99, ROWS)
-        return cls(pool.file("ods"), tuple(things), tuple(amounts), tuple(prices))
+        return cls(*Table.draw(pool))
+
+    @property
+    def may_freeze(self) -> tuple[int, int]:
+        return 0, 0
 
     @property
     def rows(self) -> list[list[Cell]]:
@@ -107,36 +122,58 @@ class SumFormula(SheetTask):
 
     about: ClassVar = About("calc-sum", (CALC,), "medium", 5)
     asks: ClassVar = (
-        "{self.file} is open. Write a formula into B8 that adds up the amounts (B2 to B6), and save the file."
+        "{self.file} is open. Write a formula into {self.cell} that adds up the {self.added} ({self.column}2 to "
+        "{self.column}6), and save the file."
     )
+    cell: str
+    added: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        while True:
+            base = Table.draw(pool)
+            if sum(base.amounts) != sum(base.prices):
+                cell = f"{pool.choose('BEFGHIJ')}{pool.whole(8, 19)}"
+                return cls(*base, cell, pool.choose(("amounts", "prices")))
+
+    @property
+    def column(self) -> str:
+        return {"amounts": "B", "prices": "C"}[self.added]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return {"amounts": self.amounts, "prices": self.prices}[self.added]
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        right = at(book.first, "B8").value == float(sum(self.amounts)) and self.kept(book, "B8")
-        amounts = [f"{SHEET_NAME}!B{number}" for number in range(2, ROWS + 2)]
-        formula = right and book.follows(SHEET_NAME, "B8", amounts, lambda numbers: sum(numbers.values()))
-        return judged(("the sum is in B8", 0.5, right), ("it is a formula", 0.5, formula))
+        right = at(book.first, self.cell).value == float(sum(self.numbers)) and self.kept(book, self.cell)
+        inputs = [f"{SHEET_NAME}!{self.column}{number}" for number in range(2, ROWS + 2)]
+        formula = right and book.follows(SHEET_NAME, self.cell, inputs, lambda numbers: sum(numbers.values()))
+        return judged(("the sum is in the cell", 0.5, right), ("it is a formula", 0.5, formula))
 
     def targets(self) -> dict[str, bytes]:
         return {}
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from go_to(hand, "B8")
-        yield from hand.type("=SUM(B2:B6)\n")
+        yield from go_to(hand, self.cell)
+        yield from hand.type(f"=SUM({self.column}2:{self.column}6)\n")
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
-        """By the arrow keys, without a function."""
-        yield from hand.press("ctrl", "home")
-        yield from hand.press("right")
-        for _ in range(7):
+        """By the arrow keys from the last cell of the table, without a function."""
+        yield from hand.press("ctrl", "end")
+        aside = ord(self.cell[0]) - ord("C")
+        for _ in range(abs(aside)):
+            yield from hand.press("right" if aside > 0 else "left")
+        for _ in range(int(self.cell[1:]) - ROWS - 1):
             yield from hand.press("down")
-        yield from hand.type("=B2+B3+B4+B5+B6\n")
+        yield from hand.type(f"={'+'.join(f'{self.column}{number}' for number in range(2, ROWS + 2))}\n")
         yield from save(hand)
 
     def wrong(self, hand: OracleActions) -> Work:
-        """The prices."""
-        yield from go_to(hand, "B8")
-        yield from hand.type("=SUM(C2:C6)\n")
+        """The other column."""
+        other = {"B": "C", "C": "B"}[self.column]
+        yield from go_to(hand, self.cell)
+        yield from hand.type(f"=SUM({other}2:{other}6)\n")
         yield from save(hand)
 
 
@@ -146,45 +183,52 @@ class NewColumn(SheetTask):
 
     about: ClassVar = About("calc-column", (CALC,), "hard", 10)
     asks: ClassVar = (
-        "{self.file} is open. Add a column D with the heading cost: in each row the amount times the price, as a "
-        "formula. Save the file."
+        "{self.file} is open. Add a column with the heading {self.heading} in column {self.column}: in each row the "
+        "amount times the price, as a formula. Save the file."
     )
+    heading: str
+    column: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(*Table.draw(pool), pool.word("topic"), pool.choose("DEFGHI"))
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        kept = self.kept(book, *(f"D{number}" for number in range(1, ROWS + 2)))
+        heading, *cells = (f"{self.column}{number}" for number in range(1, ROWS + 2))
+        kept = self.kept(book, heading, *cells)
         wanted = [float(amount * price) for amount, price in zip(self.amounts, self.prices, strict=True)]
         right = []
-        for number, want in enumerate(wanted, 2):
-            both = [f"{SHEET_NAME}!{column}{number}" for column in "BC"]
-            follows = book.follows(SHEET_NAME, f"D{number}", both, lambda numbers: math.prod(numbers.values()))
-            right.append(at(book.first, f"D{number}").value == want and follows)
+        for cell, want in zip(cells, wanted, strict=True):
+            both = [f"{SHEET_NAME}!{column}{cell[1:]}" for column in "BC"]
+            follows = book.follows(SHEET_NAME, cell, both, lambda numbers: math.prod(numbers.values()))
+            right.append(at(book.first, cell).value == want and follows)
         return judged(
-            ("a row has its cost", 0.2, kept and any(right)),
+            ("a row has its product", 0.2, kept and any(right)),
             ("all rows have it", 0.5, kept and all(right)),
-            ("the heading is there", 0.3, kept and any(right) and at(book.first, "D1").value == "cost"),
+            ("the heading is there", 0.3, kept and any(right) and at(book.first, heading).value == self.heading),
         )
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from go_to(hand, "D1")
-        yield from hand.type("cost\n")
+        yield from go_to(hand, f"{self.column}1")
+        yield from hand.type(f"{self.heading}\n")
         for row in range(2, ROWS + 2):
             yield from hand.type(f"=B{row}*C{row}\n")
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
         """One formula, filled down."""
-        yield from go_to(hand, "D2")
+        yield from go_to(hand, f"{self.column}2")
         yield from hand.type("=C2*B2\n")
-        yield from go_to(hand, "D2:D6")
+        yield from go_to(hand, f"{self.column}2:{self.column}6")
         yield from hand.press("ctrl", "d")
-        yield from go_to(hand, "D1")
-        yield from hand.type("cost\n")
+        yield from go_to(hand, f"{self.column}1")
+        yield from hand.type(f"{self.heading}\n")
         yield from save(hand)
 
     def wrong(self, hand: OracleActions) -> Work:
         """Sums, not products."""
-        yield from go_to(hand, "D1")
-        yield from hand.type("cost\n")
+        yield from go_to(hand, f"{self.column}1")
+        yield from hand.type(f"{self.heading}\n")
         for row in range(2, ROWS + 2):
             yield from hand.type(f"=B{row}+C{row}\n")
         yield from save(hand)
@@ -200,8 +244,7 @@ class ChangeCell(SheetTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        base = SumFormula.draw(pool)
-        return cls(base.file, base.things, base.amounts, base.prices, pool.whole(0, ROWS - 1), pool.number(101, 200))
+        return cls(*Table.draw(pool), pool.whole(0, ROWS - 1), pool.number(101, 200))
 
     @property
     def request(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
@@ -19,8 +20,10 @@ from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, TemplateJudgement, judged
 from eval.benchmarks.linux_desktop.templates.calc import (
     CALC,
+    ROWS,
     SHEET_NAME,
     SheetTask,
+    Table,
     go_to,
     open_sheet,
     save,
@@ -28,31 +31,51 @@ from eval.benchmarks.linux_desktop.templates.calc import (
 from eval.desktops.judging.home import Allowed
 from eval.desktops.stage import DesktopStage
 
+# the corners of the parts of A1:C6 that have two cells at least, and are not all of it
+PARTS: Final = [
+    (f"{left}{top}", f"{right}{bottom}")
+    for left, right in combinations_with_replacement("ABC", 2)
+    for top, bottom in combinations_with_replacement(range(1, ROWS + 2), 2)
+    if (left, top) != (right, bottom) and (left, right, top, bottom) != ("A", "C", 1, ROWS + 1)
+]
+
 
 @dataclass(frozen=True)
-class BoldHeadings(SheetTask):
-    """The headings are bold, and nothing else is."""
+class BoldCells(SheetTask):
+    """A part of the table is bold, and nothing else is."""
 
     about: ClassVar = About("calc-bold", (CALC,), "easy", 4)
     asks: ClassVar = (
-        "{self.file} is open. Make the headings of the table (A1 to C1) bold, nothing else, and save the file."
+        "{self.file} is open. Make the cells {self.first} to {self.last} bold, nothing else, and save the file."
     )
+    first: str
+    last: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(*Table.draw(pool), *pool.choose(PARTS))
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        bold = {f"{SHEET_NAME}!{column}1": frozenset({"bold"}) for column in "ABC"}
-        return judged(("the headings are bold", 1.0, self.kept(book) and book.marked() == bold))
+        bold = {f"{SHEET_NAME}!{cell}": frozenset({"bold"}) for cell in self.cells}
+        return judged(("the cells are bold", 1.0, self.kept(book) and book.marked() == bold))
+
+    @property
+    def cells(self) -> list[str]:
+        """From the first to the last, row by row."""
+        columns = "ABC"["ABC".index(self.first[0]) : "ABC".index(self.last[0]) + 1]
+        return [f"{column}{row}" for row in range(int(self.first[1]), int(self.last[1]) + 1) for column in columns]
 
     def may_look(self, name: str) -> bool:
-        return name in ("A1", "B1", "C1")
+        return name in self.cells
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from go_to(hand, "A1:C1")
+        yield from go_to(hand, f"{self.first}:{self.last}")
         yield from hand.press("ctrl", "b")
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
         """One after the other."""
-        for cell in ("C1", "B1", "A1"):
+        for cell in reversed(self.cells):
             yield from go_to(hand, cell)
             yield from hand.press("ctrl", "b")
         yield from save(hand)
@@ -65,32 +88,47 @@ class BoldHeadings(SheetTask):
 
 
 @dataclass(frozen=True)
-class FreezeHeadings(SheetTask):
-    """The first row stays when one scrolls."""
+class FreezeCells(SheetTask):
+    """The first rows and columns stay when one scrolls. `row` and `column`: the last of them."""
 
     about: ClassVar = About("calc-freeze", (CALC,), "medium", 5)
     asks: ClassVar = (
-        "{self.file} is open. Freeze its first row, and no column, so that the headings stay when one scrolls. "
-        "Save the file."
+        "{self.file} is open. Freeze the rows 1 to {self.row} and the columns A to {self.column}, so that they stay "
+        "when one scrolls. Save the file."
     )
-    may_freeze: ClassVar = 1
+    row: int
+    column: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        return cls(*Table.draw(pool), pool.whole(2, 9), pool.choose("BCDEFG"))
+
+    @property
+    def may_freeze(self) -> tuple[int, int]:
+        return self.row, ord(self.column) - ord("A") + 1
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        return judged(("the row is frozen", 1.0, self.kept(book) and frozen(book.parts)[0] == 1))
+        return judged(("they are frozen", 1.0, self.kept(book) and frozen(book.parts) == self.may_freeze))
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from hand.menu("View", "Freeze Cells", "Freeze First Row")
+        yield from go_to(hand, f"{chr(ord(self.column) + 1)}{self.row + 1}")
+        yield from hand.menu("View", "Freeze Rows and Columns")
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
-        """Above the cursor."""
-        yield from go_to(hand, "A2")
+        """The first row was frozen already, and the cursor goes by the arrow keys."""
+        yield from hand.menu("View", "Freeze Cells", "Freeze First Row")
+        yield from hand.menu("View", "Freeze Rows and Columns")
+        rows, columns = self.may_freeze
+        for key in ("down",) * rows + ("right",) * columns:
+            yield from hand.press(key)
         yield from hand.menu("View", "Freeze Rows and Columns")
         yield from save(hand)
 
     def wrong(self, hand: OracleActions) -> Work:
-        """The first column."""
-        yield from hand.menu("View", "Freeze Cells", "Freeze First Column")
+        """The cursor is in the last row and column that are meant: these are left out."""
+        yield from go_to(hand, f"{self.column}{self.row}")
+        yield from hand.menu("View", "Freeze Rows and Columns")
         yield from save(hand)
 
 
@@ -189,4 +227,4 @@ class NoSuchSheet(Infeasible, AddSheets):
         return book_file(dict([*self.tables.items()][:1]))
 
 
-TEMPLATES: Final = (BoldHeadings, FreezeHeadings, AddSheets, NoSuchSheet)
+TEMPLATES: Final = (BoldCells, FreezeCells, AddSheets, NoSuchSheet)

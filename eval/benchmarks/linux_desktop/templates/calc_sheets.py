@@ -20,10 +20,12 @@ from eval.benchmarks.linux_desktop.templates.calc import (
     ROWS,
     SHEET_NAME,
     SheetTask,
-    SumFormula,
+    Table,
     go_to,
     save,
 )
+
+LONG: Final = 10  # rows of the table of which two are removed
 
 
 def typed(rows: list[list[Cell]]) -> str:
@@ -33,46 +35,70 @@ def typed(rows: list[list[Cell]]) -> str:
 
 @dataclass(frozen=True)
 class SortRows(SheetTask):
-    """The whole table in another order."""
+    """The whole table in another order, and the sheet's name says which."""
 
-    about: ClassVar = About("calc-sort", (CALC,), "medium", 6)
+    about: ClassVar = About("calc-sort", (CALC,), "medium", 9)
     asks: ClassVar = (
-        "{self.file} is open. Sort the rows by the amount, the largest first. The headings stay on top. Save it."
+        "{self.file} is open. Sort the rows by the {self.by}, the {self.first} first. The headings stay on top. "
+        "Call the sheet {self.name}, and save the file."
     )
+    by: str
+    first: str
+    name: str
 
     @property
     def sorted_rows(self) -> list[list[Cell]]:
-        order = sorted(range(ROWS), key=lambda number: -self.amounts[number])
+        numbers = {"amount": self.amounts, "price": self.prices}[self.by]
+        order = sorted(range(ROWS), key=lambda number: numbers[number], reverse=self.first == "largest")
         return [self.rows[0], *(self.rows[number + 1] for number in order)]
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         while True:
-            task = super().draw(pool)
+            base, by = Table.draw(pool), pool.choose(("amount", "price"))
+            task = cls(*base, by, pool.choose(("largest", "smallest")), pool.folder())
             if task.sorted_rows != task.rows:
                 return task
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        return judged(("the rows are sorted", 1.0, book.kept({SHEET_NAME: self.sorted_rows})))
+        name = next(iter(book.sheets), "")
+        right = book.kept({name: self.sorted_rows})
+        named = name == self.name and (right or book.kept({name: self.rows}))
+        return judged(("the rows are sorted", 0.7, right), ("the sheet has the name", 0.3, named))
 
     def targets(self) -> dict[str, bytes]:
-        return {self.file: sheet_file(self.sorted_rows)}
+        return {self.file: sheet_file(self.sorted_rows, self.name)}
+
+    def call(self, hand: OracleActions) -> Work:
+        yield from hand.menu("Sheet", "Rename Sheet")
+        yield from hand.wait("dialog", "Rename Sheet")
+        yield from hand.focused("text")
+        yield from hand.press("ctrl", "a")
+        yield from hand.type(f"{self.name}\n")
+        yield from hand.wait_gone("dialog", "Rename Sheet")
+
+    @property
+    def column(self) -> int:
+        return ["thing", "amount", "price"].index(self.by)
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from go_to(hand, "B2")
-        yield from hand.menu("Data", "Sort Descending")
+        yield from go_to(hand, f"{'ABC'[self.column]}2")
+        yield from hand.menu("Data", {"largest": "Sort Descending", "smallest": "Sort Ascending"}[self.first])
+        yield from self.call(hand)
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
-        """Types the rows anew."""
+        """Types the rows anew, and the name first."""
+        yield from self.call(hand)
         yield from go_to(hand, "A2")
         yield from hand.type(typed(self.sorted_rows[1:]))
         yield from save(hand)
 
     def wrong(self, hand: OracleActions) -> Work:
         """One column alone is typed in its order: the rows no longer belong together."""
-        yield from go_to(hand, "B2")
-        yield from hand.type("".join(f"{row[1]:g}\n" for row in self.sorted_rows[1:]))
+        yield from go_to(hand, f"{'ABC'[self.column]}2")
+        yield from hand.type("".join(f"{row[self.column]:g}\n" for row in self.sorted_rows[1:]))
+        yield from self.call(hand)
         yield from save(hand)
 
 
@@ -91,10 +117,10 @@ class CopyRows(SheetTask):
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         while True:
-            base = SumFormula.draw(pool)
+            base = Table.draw(pool)
             limit = sorted(base.amounts)[pool.whole(1, 2)]
             if base.amounts[0] <= limit:
-                return cls(base.file, base.things, base.amounts, base.prices, limit)
+                return cls(*base, limit)
 
     @property
     def wanted(self) -> list[list[Cell]]:
@@ -138,49 +164,53 @@ class CopyRows(SheetTask):
 
 @dataclass(frozen=True)
 class RemoveRow(SheetTask):
-    """A row goes, and those below it move up."""
+    """Two rows go, and those below them move up. `row` and `other`: from 0, without the headings."""
 
-    about: ClassVar = About("calc-remove-row", (CALC,), "easy", 5)
+    about: ClassVar = About("calc-remove-row", (CALC,), "easy", 9)
+    asks: ClassVar = (
+        "{self.file} is open. Remove the whole rows of {self.gone[0]} and {self.gone[1]}, without gaps, and save the "
+        "file."
+    )
     row: int
+    other: int
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        base = SumFormula.draw(pool)
-        return cls(base.file, base.things, base.amounts, base.prices, pool.whole(0, ROWS - 2))
+        return cls(*Table.draw(pool, LONG), *pool.sample(range(LONG), 2))
+
+    @property
+    def gone(self) -> tuple[str, str]:
+        return self.things[self.row], self.things[self.other]
 
     @property
     def left(self) -> list[list[Cell]]:
-        return [row for row in self.rows if row[0] != self.things[self.row]]
-
-    @property
-    def request(self) -> str:
-        return (
-            f"{self.file} is open. Remove the whole row of {self.things[self.row]}, without a gap, and save the file."
-        )
+        return [row for row in self.rows if row[0] not in self.gone]
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        return judged(("the row is gone", 1.0, book.kept({SHEET_NAME: self.left})))
+        return judged(("the rows are gone", 1.0, book.kept({SHEET_NAME: self.left})))
 
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.left)}
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from go_to(hand, f"A{self.row + 2}")
-        yield from hand.menu("Sheet", "Delete Rows")
+        for place in sorted((self.row, self.other), reverse=True):
+            yield from go_to(hand, f"A{place + 2}")
+            yield from hand.menu("Sheet", "Delete Rows")
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
-        """Types the rest anew, and clears the last row."""
-        yield from go_to(hand, f"A{self.row + 2}")
-        yield from hand.type(typed(self.left[self.row + 1 :]))
-        yield from go_to(hand, "A6:C6")
+        """Types the others anew, and clears the last rows."""
+        yield from go_to(hand, "A2")
+        yield from hand.type(typed(self.left[1:]))
+        yield from go_to(hand, f"A{LONG}:C{LONG + 1}")
         yield from hand.press("delete")
         yield from save(hand)
 
     def wrong(self, hand: OracleActions) -> Work:
-        """Clears its cells, which leaves a gap."""
-        yield from go_to(hand, f"A{self.row + 2}:C{self.row + 2}")
-        yield from hand.press("delete")
+        """Clears their cells, which leaves gaps."""
+        for place in (self.row, self.other):
+            yield from go_to(hand, f"A{place + 2}:C{place + 2}")
+            yield from hand.press("delete")
         yield from save(hand)
 
 
@@ -194,8 +224,7 @@ class RenameSheet(SheetTask):
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        base = SumFormula.draw(pool)
-        return cls(base.file, base.things, base.amounts, base.prices, pool.word("city"))
+        return cls(*Table.draw(pool), pool.folder())
 
     def judged(self, book: Workbook) -> TemplateJudgement:
         return judged(("the sheet has the name", 1.0, book.kept({self.name: self.rows})))
@@ -241,48 +270,71 @@ class RenameSheet(SheetTask):
 
 @dataclass(frozen=True)
 class Percent(SheetTask):
-    """How a column is shown."""
+    """How some cells are shown: from row `first` to row `last`, of one column or of two."""
 
-    about: ClassVar = About("calc-percent", (CALC,), "medium", 5)
+    about: ClassVar = About("calc-percent", (CALC,), "medium", 4)
     asks: ClassVar = (
-        "{self.file} is open. Show the amounts (B2 to B6) as percent, without changing their values, and nothing "
-        "else. Save the file."
+        "{self.file} is open. Show the cells {self.ends[0]} to {self.ends[1]} as percent, without changing "
+        "their values, and nothing else. Save the file."
     )
+    columns: str
+    first: int
+    last: int
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        table, columns = Table.draw(pool), pool.choose(("B", "C", "BC"))
+        first, last = sorted(pool.sample(range(2, ROWS + 2), 2))
+        return cls(*table, columns, first, last)
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        return f"{self.columns[0]}{self.first}", f"{self.columns[-1]}{self.last}"
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The cells, and what they hold."""
+        held = {"B": self.amounts, "C": self.prices}
+        places = range(self.first, self.last + 1)
+        return {f"{column}{row}": float(held[column][row - 2]) for column in self.columns for row in places}
 
     def judged(self, book: Workbook) -> TemplateJudgement:
-        amounts = [at(book.first, f"B{number}") for number in range(2, ROWS + 2)]
-        same = [(cell.value, cell.formula) for cell in amounts] == [(float(amount), "") for amount in self.amounts]
-        kept = same and self.kept(book, *(f"B{number}" for number in range(2, ROWS + 2)))
-        kinds = [cell.kind == "percentage" for cell in amounts]
+        found = {name: at(book.first, name) for name in self.numbers}
+        same = all((cell.value, cell.formula) == (self.numbers[name], "") for name, cell in found.items())
+        kept = same and self.kept(book, *found)
+        kinds = [cell.kind == "percentage" for cell in found.values()]
         return judged(("one is shown as percent", 0.3, kept and any(kinds)), ("all are", 0.7, kept and all(kinds)))
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from go_to(hand, "B2:B6")
+        yield from go_to(hand, ":".join(self.ends))
         yield from hand.press("ctrl", "shift", "5")
+        yield from save(hand)
+
+    def type_with_sign(self, hand: OracleActions, times: int) -> Work:
+        for column in self.columns:
+            yield from go_to(hand, f"{column}{self.first}")
+            mine = (number for name, number in self.numbers.items() if name[0] == column)
+            yield from hand.type("".join(f"{number * times:g}%\n" for number in mine))
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
         """By typing them with their sign."""
-        yield from go_to(hand, "B2")
-        yield from hand.type("".join(f"{amount * 100}%\n" for amount in self.amounts))
-        yield from save(hand)
+        yield from self.type_with_sign(hand, 100)
 
     def wrong(self, hand: OracleActions) -> Work:
         """A hundredth of each, which shows the old numbers with a sign."""
-        yield from go_to(hand, "B2")
-        yield from hand.type("".join(f"{amount}%\n" for amount in self.amounts))
-        yield from save(hand)
+        yield from self.type_with_sign(hand, 1)
 
 
 @dataclass(frozen=True)
 class NoSuchRow(Infeasible, RemoveRow):
-    """The table does not have the row."""
+    """The table does not have one of the rows."""
 
     about: ClassVar = About("calc-no-such-row", (CALC,), "easy", 1, infeasible=True, twin="calc-remove-row")
 
     @property
     def start(self) -> bytes:
-        return sheet_file(self.left)
+        return sheet_file([row for row in self.rows if row[0] != self.gone[1]])
 
 
 TEMPLATES: Final = (

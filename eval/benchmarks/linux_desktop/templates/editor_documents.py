@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -15,21 +16,29 @@ from eval.benchmarks.linux_desktop.templates.file_tasks import Files, FileTask, 
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, text_of
 from eval.desktops.stage import DesktopStage
 
+# system -> what the editor's menu calls it, and how its lines end
+LINE_ENDS: Final = {"DOS and Windows (CR LF)": ("DOS", "\r\n"), "old Macs (CR)": ("Mac", "\r")}
+
 
 @dataclass(frozen=True)
 class LineEnds(FileTask):
-    """The lines end as those of Windows do: a setting of the document, not of its text."""
+    """A copy whose lines end as those of another system do: a setting of the document, not of its text."""
 
-    about: ClassVar = About("mousepad-line-ends", (EDITOR,), "medium", 4)
+    about: ClassVar = About("mousepad-line-ends", (EDITOR,), "medium", 7)
     asks: ClassVar = (
-        "The editor shows {self.file}. Save it with the line ends of DOS and Windows (CR LF), the text unchanged."
+        "The editor shows {self.file}. Save its text under the new name {self.copy} in the home folder, with the line "
+        "ends of {self.system}, the text unchanged. Leave {self.file} as it is."
     )
     file: str
+    copy: str
+    system: str
     lines: tuple[str, ...]
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.file("txt"), lines_of(pool, 5))
+        system, words, numbers = pool.choose(list(LINE_ENDS)), pool.words("topic", 2), pool.numbers(10, 99, 2)
+        file, copy = (f"{word}-{number}.txt" for word, number in zip(words, numbers, strict=True))
+        return cls(file, copy, system, lines_of(pool, 5))
 
     @property
     def before(self) -> Files:
@@ -37,48 +46,57 @@ class LineEnds(FileTask):
 
     @property
     def after(self) -> Files:
-        return {self.file: "".join(f"{line}\r\n" for line in self.lines).encode()}
+        end = LINE_ENDS[self.system][1]
+        return self.before | {self.copy: "".join(f"{line}{end}" for line in self.lines).encode()}
+
+    @property
+    def copied(self) -> Collection[bytes]:
+        """The last line's end counts, too."""
+        return self.after.values()
 
     async def open(self, stage: DesktopStage) -> None:
         await open_editor(stage, self.file)
 
-    def _choose(self, hand: OracleActions, which: str) -> Work:
-        yield from hand.menu("Document", "Line Ending", which)
-        yield from hand.press("ctrl", "s")
+    def _save(self, hand: OracleActions, system: str) -> Work:
+        yield from hand.menu("Document", "Line Ending", LINE_ENDS[system][0])
+        yield from hand.press("ctrl", "shift", "s")
+        yield from hand.choose_file(self.copy)
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from self._choose(hand, "DOS")
+        yield from self._save(hand, self.system)
 
     def second(self, hand: OracleActions) -> Work:
-        """With the text cut out meanwhile, and by the menu."""
-        yield from hand.press("ctrl", "a")
-        yield from hand.press("ctrl", "x")
-        yield from hand.menu("Document", "Line Ending", "DOS")
-        yield from hand.press("ctrl", "v")
+        """The copy first, then its line ends, by the menu."""
+        yield from hand.press("ctrl", "shift", "s")
+        yield from hand.choose_file(self.copy)
+        yield from hand.in_front(self.copy)
+        yield from hand.menu("Document", "Line Ending", LINE_ENDS[self.system][0])
         yield from hand.menu("File", "=Save      ")
 
     def wrong(self, hand: OracleActions) -> Work:
-        """Those of an old Mac."""
-        yield from self._choose(hand, "Mac")
+        """Those of the other system."""
+        yield from self._save(hand, next(system for system in LINE_ENDS if system != self.system))
 
 
 @dataclass(frozen=True)
 class UndoLoss(FileTask):
-    """A text was deleted, and the empty file was saved: the editor can still undo it."""
+    """A text was deleted, and the empty file was saved: the editor can still undo it. Then it gets a line more."""
 
     about: ClassVar = About("mousepad-undo", (EDITOR,), "medium", 4)
     asks: ClassVar = (
         "All text of {self.file} was deleted in the editor, and the empty file was saved. Bring the old text back "
-        "by undoing that, and save the file."
+        'by undoing that, add one line at its end, exactly "{self.line}", and save the file.'
     )
     file: str
     other: str
     lines: tuple[str, ...]
+    line: str
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
         file, other = pool.file("txt"), pool.file("md")
-        return cls(file, other, lines_of(pool, 6))
+        *lines, line = lines_of(pool, 7)
+        return cls(file, other, tuple(lines), line)
 
     @property
     def before(self) -> Files:
@@ -86,10 +104,10 @@ class UndoLoss(FileTask):
 
     @property
     def after(self) -> Files:
-        return self.before | {self.file: text_of(self.lines)}
+        return self.before | {self.file: text_of([*self.lines, self.line])}
 
     async def prepare(self, stage: DesktopStage) -> None:
-        for path, content in self.after.items():
+        for path, content in (self.before | {self.file: text_of(self.lines)}).items():
             await stage.write_file(path, content)
         await self.open(stage)
 
@@ -102,16 +120,23 @@ class UndoLoss(FileTask):
 
     def oracle(self, hand: OracleActions) -> Work:
         yield from hand.press("ctrl", "z")
+        yield from hand.press("ctrl", "end")
+        yield from hand.type(f"{self.line}\n")
         yield from hand.press("ctrl", "s")
 
     def second(self, hand: OracleActions) -> Work:
-        """By the menu."""
+        """By the menu, without a line break at the end."""
         yield from hand.menu("Edit", "Undo")
+        yield from hand.press("ctrl", "end")
+        yield from hand.type(self.line)
         yield from hand.menu("File", "=Save      ")
 
     def wrong(self, hand: OracleActions) -> Work:
-        """The text of the other file."""
-        yield from rewrite(hand, "\n".join(self.lines[:2]))
+        """The line at the beginning."""
+        yield from hand.press("ctrl", "z")
+        yield from hand.press("ctrl", "home")
+        yield from hand.type(f"{self.line}\n")
+        yield from hand.press("ctrl", "s")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from eval.benchmarks.linux_desktop.template import About, Infeasible, Instance, 
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of, same_text, text_of
 from eval.desktops.stage import DesktopStage
 
+LINES: Final = 12  # of a file of which a block is meant
+
 
 @dataclass(frozen=True)
 class EditorLines(Instance):
@@ -69,56 +71,110 @@ def to_line(hand: OracleActions, number: int) -> Work:
 
 
 @dataclass(frozen=True)
-class DeleteLine(EditorLines):
-    """One line goes."""
+class EditorBlock(EditorLines):
+    """Some lines, one below the other, are meant.
 
-    about: ClassVar = About("mousepad-delete-line", (EDITOR,), "easy", 8)
-    number: int
+    first  of them, counted from 0
+    count  how many there are
+    """
+
+    first: int
+    count: int
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.file("txt"), lines_of(pool, 6), pool.whole(1, 4))
+        count = pool.whole(2, 5)
+        return cls(pool.file("txt"), lines_of(pool, LINES), pool.whole(0, LINES - count), count)
+
+    @property
+    def chosen(self) -> range:
+        return range(self.first, self.first + self.count)
+
+    @property
+    def named(self) -> str:
+        one, last = (self.lines[number].rstrip() for number in (self.chosen[0], self.chosen[-1]))
+        return f'the lines from "{one}" to "{last}", both included'
+
+    def select(self, hand: OracleActions) -> Work:
+        """Without the line break of the last one: a command for lines would take the line below, too."""
+        yield from to_line(hand, self.first)
+        for _ in range(self.count - 1):
+            yield from hand.press("shift", "down")
+        yield from hand.press("shift", "end")
+
+
+@dataclass(frozen=True)
+class DeleteLine(EditorBlock):
+    """Some lines go."""
+
+    about: ClassVar = About("mousepad-delete-line", (EDITOR,), "easy", 11)
 
     @property
     def wish(self) -> str:
-        return f'Delete the line "{self.lines[self.number]}", and leave no empty line in its place.'
+        return f"Delete {self.named}, and leave no empty line in their place."
 
     @property
     def after(self) -> list[str]:
-        return [line for line in self.lines if line != self.lines[self.number]]
+        return [line for n, line in enumerate(self.lines) if n not in self.chosen]
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from to_line(hand, self.number)
-        yield from hand.press("shift", "down")
+        yield from self._delete(hand, self.count)
+
+    def wrong(self, hand: OracleActions) -> Work:
+        """The last one stays."""
+        yield from self._delete(hand, self.count - 1)
+
+    def _delete(self, hand: OracleActions, count: int) -> Work:
+        yield from to_line(hand, self.first)
+        for _ in range(count):
+            yield from hand.press("shift", "down")
         yield from hand.press("delete")
         yield from hand.press("ctrl", "s")
 
 
 @dataclass(frozen=True)
-class MoveToTop(EditorLines):
-    """The last line becomes the first."""
+class MoveOneLine(EditorLines):
+    """One line gets another place, further up or down."""
 
-    about: ClassVar = About("mousepad-move-line", (EDITOR,), "medium", 11)
+    about: ClassVar = About("mousepad-move-line", (EDITOR,), "medium", 14, max_steps=30)
+    number: int
+    goal: int
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.file("txt"), lines_of(pool, 5))
+        lines = lines_of(pool, 9)
+        apart = [(one, other) for one in range(9) for other in range(9) if abs(one - other) > 1]
+        return cls(pool.file("txt"), lines, *pool.choose(apart))
 
     @property
     def wish(self) -> str:
-        return "Move its last line to the top, so that it is the first line; the others stay in their order."
+        moved, below = self.lines[self.number], self.lines[self.goal]
+        return f'Move the line "{moved}" directly above the line "{below}"; the others stay in their order.'
+
+    @property
+    def place(self) -> int:
+        """Where the line must stand, counted without it."""
+        return self.goal - (self.goal > self.number)
 
     @property
     def after(self) -> list[str]:
-        return [self.lines[-1], *self.lines[:-1]]
+        lines = [line for line in self.lines if line != self.lines[self.number]]
+        return [*lines[: self.place], self.lines[self.number], *lines[self.place :]]
 
-    def oracle(self, hand: OracleActions) -> Work:
-        yield from to_line(hand, len(self.lines) - 1)
+    def _move(self, hand: OracleActions, place: int) -> Work:
+        yield from to_line(hand, self.number)
         yield from hand.press("shift", "down")
         yield from hand.press("ctrl", "x")
-        yield from hand.press("ctrl", "home")
+        yield from to_line(hand, place)
         yield from hand.press("ctrl", "v")
         yield from hand.press("ctrl", "s")
+
+    def oracle(self, hand: OracleActions) -> Work:
+        yield from self._move(hand, self.place)
+
+    def wrong(self, hand: OracleActions) -> Work:
+        """Directly below it."""
+        yield from self._move(hand, self.place + 1)
 
 
 @dataclass(frozen=True)
@@ -194,30 +250,28 @@ class ChangeNumber(EditorLines):
         yield from hand.press("ctrl", "s")
 
 
-class MissingLine(Infeasible, EditorLines):
-    """The line that is meant is not there."""
-
-    number: int
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        return tuple(line for line in self.lines if line != self.lines[self.number])
-
-
 @dataclass(frozen=True)
-class NoSuchLine(MissingLine, DeleteLine):
-    """A line is to be deleted that is not there."""
+class NoSuchLine(Infeasible, DeleteLine):
+    """The first of the lines that are to be deleted is not there."""
 
     about: ClassVar = About("mousepad-no-such-line", (EDITOR,), "easy", 1, infeasible=True, twin="mousepad-delete-line")
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return tuple(line for n, line in enumerate(self.lines) if n != self.first)
+
 
 @dataclass(frozen=True)
-class NoSuchNumber(MissingLine, ChangeNumber):
+class NoSuchNumber(Infeasible, ChangeNumber):
     """No line has the number that is to be raised."""
 
     about: ClassVar = About(
         "mousepad-no-such-number", (EDITOR,), "hard", 1, infeasible=True, twin="mousepad-change-number"
     )
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return tuple(line for line in self.lines if line != self.lines[self.number])
 
-TEMPLATES: Final = (DeleteLine, MoveToTop, SortLines, ChangeNumber, NoSuchLine, NoSuchNumber)
+
+TEMPLATES: Final = (DeleteLine, MoveOneLine, SortLines, ChangeNumber, NoSuchLine, NoSuchNumber)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self
 
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
 from eval.benchmarks.linux_desktop.template import About, Infeasible
-from eval.benchmarks.linux_desktop.templates.editor_lines import EditorLines, to_line
-from eval.benchmarks.linux_desktop.templates.file_tasks import rewrite
+from eval.benchmarks.linux_desktop.templates.editor_lines import EditorBlock, EditorLines, to_line
 from eval.benchmarks.linux_desktop.templates.mousepad import EDITOR, lines_of
 
 
@@ -51,42 +50,40 @@ class UpperCase(EditorLines):
 
 
 @dataclass(frozen=True)
-class IndentLines(EditorLines):
+class IndentLines(EditorBlock):
     """Some lines get a tab in front."""
 
-    about: ClassVar = About("mousepad-indent", (EDITOR,), "easy", 8)
-    first: int
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        return cls(pool.file("txt"), lines_of(pool, 7), pool.whole(1, 3))
+    about: ClassVar = About("mousepad-indent", (EDITOR,), "easy", 11)
 
     @property
     def wish(self) -> str:
-        one, last = self.lines[self.first], self.lines[self.first + 2]
-        return f'Indent the three lines from "{one}" to "{last}" by one tab each.'
+        return f"Indent {self.named}, by one tab each."
 
     @property
     def after(self) -> list[str]:
-        chosen = range(self.first, self.first + 3)
-        return [f"\t{line}" if n in chosen else line for n, line in enumerate(self.lines)]
+        return [f"\t{line}" if n in self.chosen else line for n, line in enumerate(self.lines)]
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from to_line(hand, self.first)
-        for _ in range(2):
-            yield from hand.press("shift", "down")
-        yield from hand.press("shift", "end")
+        yield from self.select(hand)
         yield from hand.press("tab")
         yield from hand.press("ctrl", "s")
 
     def second(self, hand: OracleActions) -> Work:
         """Line by line."""
+        yield from self._each(hand, self.count)
+        yield from hand.menu("File", "=Save      ")
+
+    def wrong(self, hand: OracleActions) -> Work:
+        """The last one stays as it is."""
+        yield from self._each(hand, self.count - 1)
+        yield from hand.press("ctrl", "s")
+
+    def _each(self, hand: OracleActions, count: int) -> Work:
         yield from to_line(hand, self.first)
-        for _ in range(3):
+        for _ in range(count):
             yield from hand.press("home")
             yield from hand.type("\t")
             yield from hand.press("down")
-        yield from hand.menu("File", "=Save      ")
 
 
 @dataclass(frozen=True)
@@ -125,13 +122,15 @@ class SpecialCharacters(EditorLines):
 class DeleteRepeated(EditorLines):
     """Lines that stand there twice go the second time; two are only nearly the same."""
 
-    about: ClassVar = About("mousepad-repeated-lines", (EDITOR,), "hard", 24, max_steps=50)
+    about: ClassVar = About("mousepad-repeated-lines", (EDITOR,), "hard", 20, max_steps=50)
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        lines = list(lines_of(pool, 6))
-        near = f"{lines[0]} x"
-        return cls(pool.file("txt"), (*lines[:4], lines[1], near, lines[4], lines[3], lines[5]))
+        some = lines_of(pool, 9)
+        lines = pool.shuffled([*some, f"{some[0]} x"])
+        for place in sorted(pool.sample(range(2, 12), 2)):
+            lines.insert(place, pool.choose([line for line in lines[:place] if lines.count(line) == 1]))
+        return cls(pool.file("txt"), tuple(lines))
 
     @property
     def wish(self) -> str:
@@ -141,8 +140,20 @@ class DeleteRepeated(EditorLines):
     def after(self) -> list[str]:
         return list(dict.fromkeys(self.lines))
 
+    @property
+    def repeated(self) -> list[int]:
+        """The places of the lines that go, the first is 0."""
+        return [number for number, line in enumerate(self.lines) if line in self.lines[:number]]
+
     def oracle(self, hand: OracleActions) -> Work:
-        for number in (7, 4):
+        yield from self._delete(hand, self.repeated[::-1])  # the last one first: the others keep their place
+
+    def wrong(self, hand: OracleActions) -> Work:
+        """One alone."""
+        yield from self._delete(hand, self.repeated[1:])
+
+    def _delete(self, hand: OracleActions, numbers: list[int]) -> Work:
+        for number in numbers:
             yield from to_line(hand, number)
             yield from hand.press("shift", "down")
             yield from hand.press("delete")
@@ -201,66 +212,100 @@ class LineOfLongFile(EditorLines):
 
 
 @dataclass(frozen=True)
-class TrailingSpaces(EditorLines):
-    """Spaces at the ends of lines, which nobody sees, go; those at the beginning stay."""
+class TrailingSpaces(EditorBlock):
+    """Spaces at the ends of some lines, which nobody sees, go; those of other lines and at the beginning stay."""
 
-    about: ClassVar = About("mousepad-trailing-spaces", (EDITOR,), "hard", 5)
-
-    @classmethod
-    def draw(cls, pool: WordPool) -> Self:
-        lines = list(lines_of(pool, 8))
-        for n in pool.sample(range(8), 4):
-            lines[n] += " " * pool.whole(1, 3)
-        lines[pool.whole(0, 7)] = f"  {lines[0].strip()}  "
-        return cls(pool.file("txt"), tuple(lines))
-
-    @property
-    def wish(self) -> str:
-        return "Some of its lines end in spaces. Remove all spaces at the ends of lines, and no others."
-
-    @property
-    def after(self) -> list[str]:
-        return [line.rstrip() for line in self.lines]
-
-    def oracle(self, hand: OracleActions) -> Work:
-        yield from hand.press("ctrl", "a")
-        yield from hand.menu("Edit", "Convert", "Strip Trailing Spaces")
-        yield from hand.press("ctrl", "s")
-
-    def wrong(self, hand: OracleActions) -> Work:
-        """Those at the beginning, too."""
-        yield from rewrite(hand, "\n".join(line.strip() for line in self.lines))
-
-
-@dataclass(frozen=True)
-class SwapColumns(EditorLines):
-    """Two columns of many lines change places: a search by regular expression does it at once."""
-
-    about: ClassVar = About("mousepad-swap-columns", (EDITOR,), "hard", 12)
+    about: ClassVar = About("mousepad-trailing-spaces", (EDITOR,), "hard", 13, max_steps=30)
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        names, amounts = pool.words("name", 14), pool.numbers(100, 999, 14)
-        return cls(pool.file("txt"), tuple(f"{name};{n}" for name, n in zip(names, amounts, strict=True)))
+        plain = super().draw(pool)
+        others = [n for n in range(len(plain.lines)) if n not in plain.chosen]
+        without = {pool.choose(plain.chosen), *pool.sample(others, 2)}
+        in_front = pool.sample([*others, *plain.chosen[1:-1]], 4)
+        lines = [
+            ("  " if n in in_front else "") + line + ("" if n in without else " " * pool.whole(1, 3))
+            for n, line in enumerate(plain.lines)
+        ]
+        return replace(plain, lines=tuple(lines))
 
     @property
     def wish(self) -> str:
         return (
-            "Each line has a name and a number, divided by a semicolon. Put the number first in every line, as in "
-            '"12;Name".'
+            f"Many of its lines end in spaces. Remove the spaces at the ends of {self.named}; the two are quoted here "
+            "without these spaces. All other spaces stay, also those at the ends of the other lines."
         )
 
     @property
     def after(self) -> list[str]:
-        return [";".join(reversed(line.split(";"))) for line in self.lines]
+        return [line.rstrip() if n in self.chosen else line for n, line in enumerate(self.lines)]
 
     def oracle(self, hand: OracleActions) -> Work:
+        yield from self.select(hand)
+        yield from self._strip(hand)
+
+    def wrong(self, hand: OracleActions) -> Work:
+        """All lines."""
+        yield from hand.press("ctrl", "a")
+        yield from self._strip(hand)
+
+    def _strip(self, hand: OracleActions) -> Work:
+        yield from hand.menu("Edit", "Convert", "Strip Trailing Spaces")
+        yield from hand.press("ctrl", "s")
+
+
+SEPARATORS: Final = {
+    ";": "a semicolon",
+    ",": "a comma",
+    ":": "a colon",
+    "/": "a slash",
+    "=": "an equals sign",
+    "@": "an at sign",
+    "&": "an ampersand",
+}
+
+
+@dataclass(frozen=True)
+class SwapColumns(EditorLines):
+    """Two columns of many lines change places: a search by regular expression does it at once. Something else divides
+    them then."""
+
+    about: ClassVar = About("mousepad-swap-columns", (EDITOR,), "hard", 12)
+    old: str
+    new: str
+
+    @classmethod
+    def draw(cls, pool: WordPool) -> Self:
+        names, amounts = pool.words("name", 14), pool.numbers(100, 999, 14)
+        old, new = pool.sample([*SEPARATORS], 2)
+        lines = tuple(f"{name}{old}{n}" for name, n in zip(names, amounts, strict=True))
+        return cls(pool.file("txt"), lines, old, new)
+
+    @property
+    def wish(self) -> str:
+        return (
+            f"Each line has a name and a number, divided by {SEPARATORS[self.old]}. Put the number first in every "
+            f'line, and divide the two by {SEPARATORS[self.new]}, without any space, as in "12{self.new}Name".'
+        )
+
+    @property
+    def after(self) -> list[str]:
+        return [self.new.join(reversed(line.split(self.old))) for line in self.lines]
+
+    def oracle(self, hand: OracleActions) -> Work:
+        yield from self._swap(hand, self.new)
+
+    def wrong(self, hand: OracleActions) -> Work:
+        """Divided as before."""
+        yield from self._swap(hand, self.old)
+
+    def _swap(self, hand: OracleActions, between: str) -> Work:
         yield from hand.press("ctrl", "r")
         yield from hand.wait("dialog", "Find and Replace")
         yield from hand.focused("text")
-        yield from hand.type("(\\w+);(\\w+)")
+        yield from hand.type(f"(\\w+){self.old}(\\w+)")
         yield from hand.press("tab")
-        yield from hand.type("\\2;\\1")
+        yield from hand.type(f"\\2{between}\\1")
         yield from hand.click("check box", "egular expression")
         if hand.seen("push button", "Replace All") is None:
             yield from hand.click("check box", "Replace all")

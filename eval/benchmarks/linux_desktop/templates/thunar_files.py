@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
+from eval.accessibility.tree import TreeNode
 from eval.actions import Action, ActionType
 from eval.benchmarks.linux_desktop.drawing import WordPool
 from eval.benchmarks.linux_desktop.oracle_actions import OracleActions, Work
@@ -213,24 +214,42 @@ class HiddenFile(ManagerTask):
         yield from name_it(hand, self.new)
 
 
+# what the file manager's box for the group says -> the rights, and how they are asked for
+GROUP_RIGHTS: Final = {
+    "Read only": (0o040, "may read it, but not write it"),
+    "Write only": (0o020, "may write it, but not read it"),
+    "Read & Write": (0o060, "may read and write it"),
+}
+
+
 @dataclass(frozen=True)
 class FilePermissions(Instance):
-    """What the group may do with a file, and whether it may be run: in the properties of the file."""
+    """What the group may do with one of many files, and whether it may be run: in the properties of the file."""
 
     about: ClassVar = About("thunar-permissions", (MANAGER,), "hard", 8)
     asks: ClassVar = (
-        "Change the permissions of {self.file} in the home folder: its group may read it, but not write it, and "
-        "its owner may run it as a program. All others get no right to read or write. Leave the other files alone."
+        "Change the permissions of {self.file} in the home folder: its group {self.words}, and its owner may run it "
+        "as a program. All others get no right to read or write. Leave the other files alone."
     )
     files: tuple[tuple[str, bytes], ...]
+    group: str
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        return cls(tuple(files_of(pool, 4, "sh").items()))
+        return cls(tuple(files_of(pool, 12, "sh").items()), pool.choose([*GROUP_RIGHTS]))
 
     @property
     def file(self) -> str:
         return self.files[0][0]
+
+    @property
+    def group_mode(self) -> int:
+        """The rights of the group."""
+        return GROUP_RIGHTS[self.group][0]
+
+    @property
+    def words(self) -> str:
+        return GROUP_RIGHTS[self.group][1]
 
     async def prepare(self, stage: DesktopStage) -> None:
         for path, content in sorted(self.files):
@@ -241,7 +260,7 @@ class FilePermissions(Instance):
         found = await stage.list_files("")
         mode = found[self.file].mode if self.file in found else 0
         return judged(
-            ("the group may read", 0.5, mode & 0o060 == 0o040),
+            ("the group has its rights", 0.5, mode & 0o060 == self.group_mode),
             ("the owner may run it", 0.5, mode & 0o700 == 0o700),
             spoiled={"others may read or write": bool(mode & 0o006), "it runs as its owner": bool(mode & 0o7000)},
         )
@@ -250,14 +269,7 @@ class FilePermissions(Instance):
         return Allowed((), modes=(self.file,))
 
     def oracle(self, hand: OracleActions) -> Work:
-        yield from pick(hand, self.file)
-        yield from hand.press("alt", "enter")
-        yield from hand.wait("dialog", PROPERTIES)
-        yield from hand.click("page tab", "Permissions")
-        yield from hand.click("check box", "Allow this file to run")
-        yield from self._group(hand)
-        yield from hand.press("escape")
-        yield from hand.wait_gone("dialog", PROPERTIES)
+        yield from self._change(hand, self.file)
 
     def second(self, hand: OracleActions) -> Work:
         """By the menu, the group first."""
@@ -272,26 +284,29 @@ class FilePermissions(Instance):
 
     def wrong(self, hand: OracleActions) -> Work:
         """Another of the files."""
-        yield from pick(hand, self.files[1][0])
+        yield from self._change(hand, self.files[1][0])
+
+    def _change(self, hand: OracleActions, file: str) -> Work:
+        yield from pick(hand, file)
         yield from hand.press("alt", "enter")
+        yield from hand.wait("dialog", PROPERTIES)
         yield from hand.click("page tab", "Permissions")
         yield from hand.click("check box", "Allow this file to run")
+        yield from self._group(hand)
         yield from hand.press("escape")
         yield from hand.wait_gone("dialog", PROPERTIES)
 
     def _group(self, hand: OracleActions) -> Work:
-        """The box for the group is the lower of the two that say None: the tree tells the others' one first."""
+        """The box for the group is the upper of the two that say None: the tree tells the others' one first."""
 
-        def boxes() -> list[tuple[int, int, int, int]] | None:
-            found = [n.bounds for n in hand.tree.nodes() if n.role == "combo box" and n.name == "None" and n.bounds]
-            return sorted(found, key=lambda box: box[1]) if len(found) == 2 else None
+        def upper() -> TreeNode | None:
+            boxes = (node for node in hand.tree.nodes() if node.role == "combo box" and node.name == "None")
+            found = {node.bounds[1]: node for node in boxes if node.bounds}
+            return found[min(found)] if len(found) == 2 else None
 
-        left, top, wide, high = (yield from hand.wait_for(boxes, "the boxes of the permissions"))[0]
-        width, height = hand.tree.screen
-        x, y = (left + wide // 2) / width, (top + high // 2) / height
-        yield from hand.do(Action(ActionType.CLICK, x=x, y=y))
-        yield from hand.click("menu item", "Read only")
-        yield from hand.wait("combo box", "Read only")
+        yield from hand.click_on((yield from hand.wait_for(upper, "the boxes of the permissions")))
+        yield from hand.click("menu item", f"={self.group}")
+        yield from hand.wait("combo box", f"={self.group}")
 
 
 @dataclass(frozen=True)

@@ -35,65 +35,78 @@ def picture(text: str, colour: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class DeletePicture(Instance):
-    """One of the pictures of a folder shows a number; it goes."""
+class DeletePictures(Instance):
+    """Two of the pictures of a folder show certain numbers; they go."""
 
-    about: ClassVar = About("gpicview-delete", (VIEWER,), "medium", 5)
+    about: ClassVar = About("gpicview-delete", (VIEWER,), "medium", 12, max_steps=40)
     asks: ClassVar = (
-        "The viewer shows the pictures of the folder {self.folder}. Delete the picture that shows the number "
-        "{self.number}, and no other."
+        "The viewer shows the first picture of the folder {self.folder}. Delete the two pictures of this folder that "
+        "show the numbers {self.chosen[0]} and {self.chosen[1]}, and no others."
     )
     folder: str
     numbers: tuple[int, ...]
-    number: int
+    chosen: tuple[int, ...]
     colours: tuple[str, ...]
 
     @classmethod
     def draw(cls, pool: WordPool) -> Self:
-        numbers = pool.numbers(100, 999, 4)
-        return cls(pool.word("city"), tuple(numbers), pool.choose(numbers), tuple(pool.sample(COLOURS, 4)))
+        numbers = pool.numbers(100, 999, 12)
+        colours = tuple(pool.choose(COLOURS) for _ in numbers)
+        return cls(pool.word("city"), tuple(numbers), tuple(pool.sample(numbers, 2)), colours)
 
     @property
-    def files(self) -> dict[str, bytes]:
-        shown = zip(self.numbers, self.colours, strict=True)
-        return {f"{self.folder}/picture {n}.png": picture(str(one[0]), one[1]) for n, one in enumerate(shown, 1)}
+    def shown(self) -> tuple[int, ...]:
+        """The numbers of the pictures of the start state."""
+        return self.numbers
+
+    def path(self, place: int) -> str:
+        return f"{self.folder}/picture {place + 1:02}.png"
 
     @property
-    def file(self) -> str:
-        return f"{self.folder}/picture {self.numbers.index(self.number) + 1}.png"
+    def places(self) -> list[int]:
+        """Where the two are, the first picture is 0."""
+        return sorted(self.numbers.index(number) for number in self.chosen)
 
     async def prepare(self, stage: DesktopStage) -> None:
-        for path, content in self.files.items():
-            await stage.write_file(path, content)
-        await open_window(stage, [VIEWER, f"{self.folder}/picture 1.png"], 1, "picture")
+        for place, number in enumerate(self.shown):
+            await stage.write_file(self.path(place), picture(str(number), self.colours[place]))
+        await open_window(stage, [VIEWER, self.path(0)], 1, "picture")
 
     def removed(self) -> tuple[str, ...]:
-        return (self.file,)
+        return tuple(self.path(place) for place in self.places)
 
     async def judge(self, stage: DesktopStage) -> TemplateJudgement:
-        return judged(("it is gone", 1.0, self.file not in await stage.list_files("")))
+        found = await stage.list_files("")
+        return judged(("both are gone", 1.0, not any(path in found for path in self.removed())))
 
     def oracle(self, hand: OracleActions) -> Work:
-        for _ in range(self.numbers.index(self.number)):
-            yield from hand.press("right")
-        yield from self._delete(hand)
+        """After one was deleted, the viewer shows the next."""
+        one, two = self.places
+        yield from self._delete(hand, one)
+        yield from self._delete(hand, two - one - 1)
 
     def second(self, hand: OracleActions) -> Work:
-        """By the mouse, backwards."""
-        for _ in range(len(self.numbers) - self.numbers.index(self.number)):
-            yield from hand.click("push button", "=Back")
-        yield from hand.click("push button", "=Delete")
-        yield from hand.click("push button", "=Yes")
-        yield from hand.wait_gone("push button", "=Yes")
+        """By the mouse, backwards. After the last one was deleted, the viewer shows the one before."""
+        one, two = self.places
+        for back in (len(self.numbers) - two, min(two, len(self.numbers) - 2) - one):
+            for _ in range(back):
+                yield from hand.click("push button", "=Back")
+            yield from hand.click("push button", "=Delete")
+            yield from self._confirm(hand)
 
     def wrong(self, hand: OracleActions) -> Work:
-        """The next one."""
-        for _ in range(self.numbers.index(self.number) + 1):
-            yield from hand.press("right")
-        yield from self._delete(hand)
+        """One of them, and the next after the other."""
+        one, two = self.places
+        yield from self._delete(hand, one)
+        yield from self._delete(hand, two - one)
 
-    def _delete(self, hand: OracleActions) -> Work:
+    def _delete(self, hand: OracleActions, forward: int) -> Work:
+        for _ in range(forward):
+            yield from hand.press("right")
         yield from hand.press("delete")
+        yield from self._confirm(hand)
+
+    def _confirm(self, hand: OracleActions) -> Work:
         yield from hand.click("push button", "=Yes")
         yield from hand.wait_gone("push button", "=Yes")
 
@@ -156,21 +169,22 @@ class CopyNumbers(Instance):
 
 
 @dataclass(frozen=True)
-class NoSuchPicture(Infeasible, DeletePicture):
-    """No picture shows the number."""
+class NoSuchPictures(Infeasible, DeletePictures):
+    """No picture shows any of the numbers."""
 
-    about: ClassVar = About("gpicview-no-such-picture", (VIEWER,), "hard", 1, infeasible=True, twin="gpicview-delete")
+    about: ClassVar = About(
+        "gpicview-no-such-picture", (VIEWER,), "hard", 1, infeasible=True, twin="gpicview-delete", max_steps=40
+    )
 
     @property
-    def files(self) -> dict[str, bytes]:
-        shown = [pair for pair in zip(self.numbers, self.colours, strict=True) if pair[0] != self.number]
-        return {f"{self.folder}/picture {n}.png": picture(str(one[0]), one[1]) for n, one in enumerate(shown, 1)}
+    def shown(self) -> tuple[int, ...]:
+        return tuple(number for number in self.numbers if number not in self.chosen)
 
     def second(self, hand: OracleActions) -> Work:
         """Looks at all pictures first."""
-        for _ in self.numbers:
+        for _ in self.shown:
             yield from hand.press("right")
         yield from hand.give_up()
 
 
-TEMPLATES: Final = (DeletePicture, CopyNumbers, NoSuchPicture)
+TEMPLATES: Final = (DeletePictures, CopyNumbers, NoSuchPictures)
