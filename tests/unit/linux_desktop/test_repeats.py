@@ -22,11 +22,8 @@ PLACES = ("table cell", "label", "icon", "list item", "tree item")  # what is cl
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for one in value.items():
-            yield from _texts(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
+    elif isinstance(value, dict | list | tuple):
+        for one in value.items() if isinstance(value, dict) else value:
             yield from _texts(one)
 
 
@@ -48,8 +45,8 @@ class Recorder(OracleActions):
 
     def _place(self, role: str, name: str) -> object:
         """The rank of a drawn name among all, of what is clicked where it stands."""
-        inside = [number for number, text in enumerate(self._names) if text and text == name.casefold()]
-        return inside[0] if inside and role in PLACES else name
+        drawn = name.casefold()
+        return self._names.index(drawn) if role in PLACES and drawn in self._names else name
 
     def seen(self, role: str, name: str | None = None, program: str | None = None) -> TreeNode | None:
         return self._node(role, name)

@@ -33,6 +33,15 @@ def typed(rows: list[list[Cell]]) -> str:
     return "".join("\t".join(cell if isinstance(cell, str) else f"{cell:g}" for cell in row) + "\n" for row in rows)
 
 
+def rename_sheet(hand: OracleActions, name: str) -> Work:
+    yield from hand.menu("Sheet", "Rename Sheet")
+    yield from hand.wait("dialog", "Rename Sheet")
+    yield from hand.focused("text")
+    yield from hand.press("ctrl", "a")
+    yield from hand.type(f"{name}\n")
+    yield from hand.wait_gone("dialog", "Rename Sheet")
+
+
 @dataclass(frozen=True)
 class SortRows(SheetTask):
     """The whole table in another order, and the sheet's name says which."""
@@ -69,14 +78,6 @@ class SortRows(SheetTask):
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.sorted_rows, self.name)}
 
-    def call(self, hand: OracleActions) -> Work:
-        yield from hand.menu("Sheet", "Rename Sheet")
-        yield from hand.wait("dialog", "Rename Sheet")
-        yield from hand.focused("text")
-        yield from hand.press("ctrl", "a")
-        yield from hand.type(f"{self.name}\n")
-        yield from hand.wait_gone("dialog", "Rename Sheet")
-
     @property
     def column(self) -> int:
         return ["thing", "amount", "price"].index(self.by)
@@ -84,12 +85,12 @@ class SortRows(SheetTask):
     def oracle(self, hand: OracleActions) -> Work:
         yield from go_to(hand, f"{'ABC'[self.column]}2")
         yield from hand.menu("Data", {"largest": "Sort Descending", "smallest": "Sort Ascending"}[self.first])
-        yield from self.call(hand)
+        yield from rename_sheet(hand, self.name)
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
         """Types the rows anew, and the name first."""
-        yield from self.call(hand)
+        yield from rename_sheet(hand, self.name)
         yield from go_to(hand, "A2")
         yield from hand.type(typed(self.sorted_rows[1:]))
         yield from save(hand)
@@ -98,7 +99,7 @@ class SortRows(SheetTask):
         """One column alone is typed in its order: the rows no longer belong together."""
         yield from go_to(hand, f"{'ABC'[self.column]}2")
         yield from hand.type("".join(f"{row[self.column]:g}\n" for row in self.sorted_rows[1:]))
-        yield from self.call(hand)
+        yield from rename_sheet(hand, self.name)
         yield from save(hand)
 
 
@@ -232,16 +233,8 @@ class RenameSheet(SheetTask):
     def targets(self) -> dict[str, bytes]:
         return {self.file: sheet_file(self.rows, self.name)}
 
-    def rename(self, hand: OracleActions, name: str) -> Work:
-        yield from hand.wait("dialog", "Rename Sheet")
-        yield from hand.focused("text")
-        yield from hand.press("ctrl", "a")
-        yield from hand.type(f"{name}\n")
-        yield from hand.wait_gone("dialog", "Rename Sheet")
-
     def oracle(self, hand: OracleActions) -> Work:
-        yield from hand.menu("Sheet", "Rename Sheet")
-        yield from self.rename(hand, self.name)
+        yield from rename_sheet(hand, self.name)
         yield from save(hand)
 
     def second(self, hand: OracleActions) -> Work:
